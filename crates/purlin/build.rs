@@ -6,7 +6,7 @@
 //!   all of it, most of the program ends up in memory. `cargo xtask release` records which functions run, and names the list
 //!   in `PURLIN_FUNCTION_ORDER`. Without it the program is the same, but for the order of its functions.
 //! - What unwinds the stack is linked in: a library of its own would be found, mapped and adjusted at every start.
-//! - `PURLIN_LINK_LIBRARIES` names a folder with the libraries of an old glibc to link with, and an unwinder.
+//! - `PURLIN_LINK_LIBRARIES` names a directory with the libraries of an old glibc to link with, and an unwinder.
 //!
 //! In a release build it also puts the commit into the version. Other builds have none: they would be built again after
 //! each commit.
@@ -18,7 +18,7 @@ use std::process::Command;
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Names the list of functions, in the order in which they are to be laid out.
 const ORDER: &str = "PURLIN_FUNCTION_ORDER";
-/// Names a folder with libraries to link with.
+/// Names a directory with libraries to link with.
 const LIBRARIES: &str = "PURLIN_LINK_LIBRARIES";
 
 fn main() {
@@ -30,10 +30,10 @@ fn main() {
         println!("cargo:rustc-link-arg-bin=purlin=-Wl,-z,relro,-z,now,-z,noexecstack");
     }
     let libraries = variable(LIBRARIES);
-    if let Some(folder) = &libraries {
+    if let Some(directory) = &libraries {
         // Where the compiler looks for the code before `main`, and the linker for libraries.
-        println!("cargo:rustc-link-arg-bin=purlin=-B{folder}");
-        println!("cargo:rustc-link-arg-bin=purlin=-L{folder}");
+        println!("cargo:rustc-link-arg-bin=purlin=-B{directory}");
+        println!("cargo:rustc-link-arg-bin=purlin=-L{directory}");
     }
     if !is_release() || !links_with_lld() {
         return;
@@ -70,9 +70,9 @@ fn version() -> String {
 
 /// Puts a library of that name before the system's, which stands for the one that is linked in.
 fn link_in_the_unwinder() {
-    let Some(folder) = variable("OUT_DIR") else { return };
-    if std::fs::write(Path::new(&folder).join("libgcc_s.so"), "INPUT(-lgcc_eh)\n").is_ok() {
-        println!("cargo:rustc-link-search=native={folder}");
+    let Some(directory) = variable("OUT_DIR") else { return };
+    if std::fs::write(Path::new(&directory).join("libgcc_s.so"), "INPUT(-lgcc_eh)\n").is_ok() {
+        println!("cargo:rustc-link-search=native={directory}");
     }
 }
 
@@ -85,7 +85,7 @@ fn links_with_lld() -> bool {
     variable("TARGET").as_deref() == Some(TARGET)
         && variable("HOST").as_deref() == Some(TARGET)
         && !is_chosen
-        && sysroot().is_some_and(|folder| folder.join(bundled).is_file())
+        && sysroot().is_some_and(|directory| directory.join(bundled).is_file())
 }
 
 fn sysroot() -> Option<PathBuf> {

@@ -81,15 +81,15 @@ pub(crate) fn rust_components() -> Result<()> {
 /// Ensures Node.js and the packages that tests run with it.
 pub(crate) fn node_packages() -> Result<()> {
     node()?;
-    for folder in PACKAGES {
-        let at = root().join(folder);
+    for directory in PACKAGES {
+        let at = root().join(directory);
         // npm writes this file last, so its time is that of a complete installation.
         let installed = changed(&at.join("node_modules/.package-lock.json"));
         if is_fresh(installed, changed(&at.join("package-lock.json"))) {
             continue;
         }
-        println!("xtask: installing the packages of {folder}");
-        program::must_succeed(&["npm", "ci", "--prefix", folder, "--no-audit", "--no-fund"])?;
+        println!("xtask: installing the packages of {directory}");
+        program::must_succeed(&["npm", "ci", "--prefix", directory, "--no-audit", "--no-fund"])?;
     }
     Ok(())
 }

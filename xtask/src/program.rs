@@ -95,11 +95,11 @@ pub(crate) fn filter(words: &[&str], input: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Creates a virtual environment of Python with these packages, and returns its interpreter.
-pub(crate) fn virtual_environment(folder: &Path, packages: &[&str]) -> Result<PathBuf> {
-    let python = folder.join("bin/python3");
+pub(crate) fn virtual_environment(directory: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let python = directory.join("bin/python3");
     let name = python.to_str().context("a path is not UTF-8")?;
     if !python.is_file() {
-        let at = folder.to_str().context("a path is not UTF-8")?;
+        let at = directory.to_str().context("a path is not UTF-8")?;
         must_succeed(&["python3", "-m", "venv", at])
             .context("Python with venv is needed (on Debian: package python3-venv)")?;
     }

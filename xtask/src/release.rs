@@ -120,7 +120,7 @@ fn build(options: &Options) -> Result<(PathBuf, PathBuf)> {
         maps.iter().map(|(from, to)| format!("-ffile-prefix-map={from}={to}")).collect();
     let c = format!("-fstack-protector-strong {}", c.join(" "));
     let c_name = format!("CFLAGS_{}", target.replace('-', "_"));
-    let folder = own.to_str().context("a path is not UTF-8")?;
+    let directory = own.to_str().context("a path is not UTF-8")?;
     let cargo = |extra: &[&str], order: &Path| {
         let variables = [
             ("CARGO_ENCODED_RUSTFLAGS", OsStr::new(&rust)),
@@ -130,7 +130,7 @@ fn build(options: &Options) -> Result<(PathBuf, PathBuf)> {
         ];
         let words =
             ["cargo", "rustc", "--locked", "--release", "--package", "purlin", "--bin", "purlin"];
-        let place = ["--target-dir", folder, "--target", target, "--"];
+        let place = ["--target-dir", directory, "--target", target, "--"];
         program::must_succeed_with(&[&words[..], &place, extra].concat(), &variables)
     };
     let built = own.join(target).join("release/purlin");
@@ -169,7 +169,7 @@ fn gather(purlin: &Path, platform: &'static Platform, metadata: &Metadata) -> Re
     let name = purlin.to_str().context("the path of the program is not UTF-8")?;
     let run = |words: &[&str]| program::answer_to(&[&[name], words].concat(), "");
     let mut shared = Vec::new();
-    let pages = crate::temporary::Folder::new("man")?;
+    let pages = crate::temporary::Directory::new("man")?;
     run(&["man", "--write", pages.path().to_str().context("a path is not UTF-8")?])?;
     for page in std::fs::read_dir(pages.path())? {
         let page = page?;
@@ -232,14 +232,14 @@ mod tests {
         let purlin = target.join("debug/purlin");
         assert!(purlin.is_file(), "run `cargo build` first");
         // Small, so that the test is fast: a script that becomes the program.
-        let folder = crate::temporary::Folder::new("packages").unwrap();
-        let script = folder.path().join("purlin");
+        let directory = crate::temporary::Directory::new("packages").unwrap();
+        let script = directory.path().join("purlin");
         crate::temporary::write_script(&script, &format!("exec '{}' \"$@\"\n", purlin.display()))
             .unwrap();
         let metadata = Metadata::read(PLATFORMS[0].target).unwrap();
         let artefacts = make(&script, &PLATFORMS[0], &metadata).unwrap();
         assert_eq!(artefacts, make(&script, &PLATFORMS[0], &metadata).unwrap());
-        let dist = folder.path().join("dist");
+        let dist = directory.path().join("dist");
         write(&dist, &artefacts).unwrap();
         check::packages(&dist, &PLATFORMS[0], &metadata.version).unwrap();
     }

@@ -31,12 +31,12 @@ pub(crate) struct Site {
 /// Writes the site and returns whether all links lead somewhere.
 pub(crate) fn write() -> Result<bool> {
     let site = make(program::root())?;
-    let folder = program::target()?.join("site");
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
+    let directory = program::target()?.join("site");
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory)?;
     }
     for (path, bytes) in &site.files {
-        let path = folder.join(path);
+        let path = directory.join(path);
         std::fs::create_dir_all(path.parent().context("no folder")?)?;
         std::fs::write(path, bytes)?;
     }
@@ -45,7 +45,7 @@ pub(crate) fn write() -> Result<bool> {
         "docs: {} files, {} bad links; open {}/index.html",
         site.files.len(),
         site.faults.len(),
-        folder.display()
+        directory.display()
     );
     Ok(site.faults.is_empty())
 }
@@ -89,9 +89,9 @@ fn navigation(from: &Page, pages: &BTreeMap<String, Page>) -> String {
         ("conformance/", "Transcripts"),
     ];
     let mut html = String::new();
-    for (folder, title) in sections {
+    for (directory, title) in sections {
         html.push_str(&format!("<h2>{title}</h2><ul>"));
-        for page in pages.values().filter(|page| page.folder() == folder) {
+        for page in pages.values().filter(|page| page.directory() == directory) {
             html.push_str(&format!(
                 "<li><a href=\"{}{}\">{}</a></li>",
                 from.to_root(),
@@ -112,8 +112,8 @@ fn files(root: &Path) -> Result<Vec<PathBuf>> {
         .filter(|path| path.is_file())
         .collect();
     found.push(root.join("conformance/README.md"));
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder)? {
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory)? {
             let path = entry?.path();
             let is_foreign = path.ends_with("node_modules");
             if path.is_dir() && !is_foreign { open.push(path) } else { found.push(path) }

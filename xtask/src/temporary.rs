@@ -1,4 +1,4 @@
-//! Temporary files and folders.
+//! Temporary files and directories.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,18 +11,18 @@ pub(crate) fn directory() -> PathBuf {
     std::env::temp_dir()
 }
 
-/// A folder that is removed with its content.
+/// A directory that is removed with its content.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
-impl Folder {
-    /// Creates an empty folder.
-    pub(crate) fn new(name: &str) -> Result<Folder> {
+impl Directory {
+    /// Creates an empty directory.
+    pub(crate) fn new(name: &str) -> Result<Directory> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = directory().join(format!("purlin-{name}-{}-{number}", std::process::id()));
         std::fs::create_dir(&path)?;
-        Ok(Folder(path))
+        Ok(Directory(path))
     }
 
     /// The path.
@@ -31,7 +31,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.0));
     }

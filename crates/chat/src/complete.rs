@@ -45,7 +45,7 @@ pub fn score(pattern: &str, text: &str) -> Option<i64> {
     let pattern_lower = pattern.to_lowercase();
     let text_lower = text.to_lowercase();
     if text_lower.len() == text.len() {
-        // A whole occurrence beats scattered letters; in the name it beats one in a folder.
+        // A whole occurrence beats scattered letters; in the name it beats one in a directory.
         let whole =
             text_lower.get(name..).and_then(|last| last.find(&pattern_lower)).map(|at| (at, 2000));
         let whole = whole.or_else(|| text_lower.find(&pattern_lower).map(|at| (at, 1000)));

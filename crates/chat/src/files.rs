@@ -32,7 +32,7 @@ pub fn find(cwd: &Path) -> Vec<String> {
 /// Returns the branch that is checked out.
 #[must_use]
 pub fn branch(cwd: &Path) -> Option<String> {
-    let git = cwd.ancestors().map(|folder| folder.join(".git")).find(|git| git.exists())?;
+    let git = cwd.ancestors().map(|directory| directory.join(".git")).find(|git| git.exists())?;
     let git = if git.is_file() {
         let link = tree::read_linked(&git, 4096).ok()?;
         let target = String::from_utf8(link).ok()?;

@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn every_file_is_built_in() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogue/v1/cases");
-        let files = std::fs::read_dir(folder).unwrap();
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/catalogue/v1/cases");
+        let files = std::fs::read_dir(directory).unwrap();
         let files: BTreeSet<String> =
             files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
         let built_in: BTreeSet<String> =

@@ -1,6 +1,6 @@
 //! Profiles: how a known agent is pointed at the fake model, and what its tools are called.
 //!
-//! A profile is a small JSON file. In its strings, `$HOME` is the home of the run, `$WORK` the working folder, `$MODEL` the
+//! A profile is a small JSON file. In its strings, `$HOME` is the home of the run, `$WORK` the working directory, `$MODEL` the
 //! URL of the model server and `$SCRIPT` the file with what the model says.
 
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ pub enum ModelFormat {
 pub struct Place {
     /// The home.
     pub home: PathBuf,
-    /// The working folder.
+    /// The working directory.
     pub work: PathBuf,
     /// The URL of the model server.
     pub model: String,
@@ -148,10 +148,10 @@ impl Profile {
     ///
     /// # Errors
     /// The reason why the transcript cannot be played.
-    pub fn script(&self, transcript: &Transcript, folder: &Path) -> Result<String, String> {
+    pub fn script(&self, transcript: &Transcript, directory: &Path) -> Result<String, String> {
         let mut script = "side \"A title\"\n".to_owned();
         let mut is_open = false;
-        for line in transcript.script(folder).lines() {
+        for line in transcript.script(directory).lines() {
             let step = line.trim().strip_prefix("model ").filter(|step| *step != "end");
             match step {
                 Some(step) => {

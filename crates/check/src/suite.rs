@@ -178,7 +178,7 @@ impl Suite {
                 }
                 Err(err) => {
                     started.fault = Some(err);
-                    Spec::new("true", &setup.folder)
+                    Spec::new("true", &setup.directory)
                 }
             };
             started.spec = Some(spec.clone());
@@ -201,17 +201,17 @@ impl Suite {
         transcript: &Transcript,
         setup: &ProgramSetup,
     ) -> Result<(Spec, Option<FakeModel>), Error> {
-        let home = setup.folder.with_file_name("home");
+        let home = setup.directory.with_file_name("home");
         let file = |source| Error::File { path: home.clone(), source };
         std::fs::create_dir_all(&home).map_err(file)?;
-        let mut spec = Spec::new(&self.program, &setup.folder).args(&self.options.command[1..]);
+        let mut spec = Spec::new(&self.program, &setup.directory).args(&self.options.command[1..]);
         spec.clear_env = true;
         for (name, value) in environment(&self.options.path, &home) {
             spec = spec.env(name, value);
         }
         let Some(profile) = &self.options.profile else { return Ok((spec, None)) };
-        let script = profile.script(transcript, &setup.folder).map_err(Error::Model)?;
-        let script_file = setup.folder.with_file_name("model.txt");
+        let script = profile.script(transcript, &setup.directory).map_err(Error::Model)?;
+        let script_file = setup.directory.with_file_name("model.txt");
         let written = std::fs::write(&script_file, &script);
         written.map_err(|source| Error::File { path: script_file.clone(), source })?;
         let server = match profile.model {
@@ -219,7 +219,7 @@ impl Suite {
             _ => Some(FakeModel::start(&script).map_err(Error::Model)?),
         };
         let model = server.as_ref().map(FakeModel::origin).unwrap_or_default();
-        let place = Place { home, work: setup.folder.clone(), model, script: script_file };
+        let place = Place { home, work: setup.directory.clone(), model, script: script_file };
         profile.write_files(&place)?;
         spec = spec.args(profile.args.iter().map(|arg| place.fill(arg)));
         for (name, value) in &profile.env {
@@ -276,7 +276,7 @@ pub(crate) fn environment(path: &str, home: &Path) -> Vec<(&'static str, String)
     ]
 }
 
-/// Finds a program as a shell does, and makes its path absolute: cases run in other folders.
+/// Finds a program as a shell does, and makes its path absolute: cases run in other directories.
 pub(crate) fn find_program(name: &str, path: &str) -> Option<PathBuf> {
     if name.is_empty() {
         return None;
@@ -284,5 +284,5 @@ pub(crate) fn find_program(name: &str, path: &str) -> Option<PathBuf> {
     if name.contains('/') {
         return std::path::absolute(name).ok().filter(|path| path.is_file());
     }
-    path.split(':').map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+    path.split(':').map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
 }

@@ -151,18 +151,18 @@ impl Replay {
     }
 }
 
-/// Replays a transcript against the agent at the other end of a pair of pipes. `folder` stands for `/w`.
+/// Replays a transcript against the agent at the other end of a pair of pipes. `directory` stands for `/w`.
 ///
 /// After the last line the agent's input is closed, and the agent must close its output. Files and the exit code are not
 /// checked; see [`play_program`].
 pub async fn play(
     transcript: &Transcript,
-    folder: &Path,
+    directory: &Path,
     input: impl AsyncRead + Unpin,
     output: impl AsyncWrite + Unpin,
 ) -> Replay {
     let options = PlayOptions::default();
-    player::Player::new(transcript, options, folder, input, output).play().await
+    player::Player::new(transcript, options, directory, input, output).play().await
 }
 
 #[cfg(test)]

@@ -212,14 +212,14 @@ impl Transcript {
     /// Returns the whole transcript for the scripted model: with used files included, and the real working directory instead
     /// of `/w` in `model` lines. The other lines stay, because they mark the end of an answer.
     #[must_use]
-    pub fn script(&self, folder: &Path) -> String {
-        let folder = json_text(&folder.to_string_lossy());
+    pub fn script(&self, directory: &Path) -> String {
+        let directory = json_text(&directory.to_string_lossy());
         let mut script = String::new();
         for line in &self.lines {
             match &line.step {
                 TranscriptStep::Use(_) => continue,
                 TranscriptStep::Model(_) => {
-                    script.push_str(&replace_working_directory(&line.text, &folder))
+                    script.push_str(&replace_working_directory(&line.text, &directory))
                 }
                 _ => script.push_str(&line.text),
             }
@@ -236,8 +236,8 @@ fn json_text(text: &str) -> String {
 }
 
 /// Replaces `/w` at the start of a JSON string by the real directory.
-fn replace_working_directory(line: &str, folder: &str) -> String {
-    line.replace("\"/w/", &format!("\"{folder}/")).replace("\"/w\"", &format!("\"{folder}\""))
+fn replace_working_directory(line: &str, directory: &str) -> String {
+    line.replace("\"/w/", &format!("\"{directory}/")).replace("\"/w\"", &format!("\"{directory}\""))
 }
 
 fn read_file(

@@ -1,6 +1,6 @@
 //! A session and its turns: the vocabulary, the ports to the outside, the loop between model and tools.
 //!
-//! Knows no wire format, no files and no network; the outside implements [`ports`]. Four folders import in one direction:
+//! Knows no wire format, no files and no network; the outside implements [`ports`]. Four directories import in one direction:
 //! `words` ← `ports` ← `permission` ← `turn`. `script` is a model that plays transcripts. Start with `turn::run_turn`.
 
 pub mod permission;

@@ -1,6 +1,6 @@
 //! The vocabulary: ids, messages, tool calls, permission, modes, history. Plain values and pure text functions.
 //!
-//! Imports no other folder of the engine. The traits that the outside implements are in `ports`.
+//! Imports no other directory of the engine. The traits that the outside implements are in `ports`.
 
 pub(crate) mod access;
 mod agents;

@@ -23,9 +23,9 @@ const TOO_SLOW: Duration = Duration::from_secs(20);
 /// # Panics
 /// If the target panics or is too slow; says where the input was written.
 pub fn run(name: &str, words: &[&str], target: impl Fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-    let corpus = read_corpus(&folder);
-    assert!(!corpus.is_empty(), "{} has no files", folder.display());
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
+    let corpus = read_corpus(&directory);
+    assert!(!corpus.is_empty(), "{} has no files", directory.display());
     let end = seconds().map(|seconds| Instant::now() + seconds);
     let mut random = Random(end.map_or(0x9e37_79b9, |_| from_clock()));
     let mut count = 0;
@@ -36,7 +36,7 @@ pub fn run(name: &str, words: &[&str], target: impl Fn(&[u8])) {
         let took = start.elapsed();
         slowest = slowest.max(took);
         if !is_fine || took > TOO_SLOW {
-            let file = save(&folder, input);
+            let file = save(&directory, input);
             let why = if is_fine { "is too slow" } else { "panics" };
             panic!("{name} {why} on {}", file.display());
         }
@@ -64,18 +64,18 @@ fn from_clock() -> u64 {
     (now.as_nanos() as u64) | 1
 }
 
-fn read_corpus(folder: &Path) -> Vec<Vec<u8>> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn read_corpus(directory: &Path) -> Vec<Vec<u8>> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     files.sort();
     files.iter().filter_map(|file| std::fs::read(file).ok()).collect()
 }
 
-fn save(folder: &Path, input: &[u8]) -> PathBuf {
+fn save(directory: &Path, input: &[u8]) -> PathBuf {
     let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let file = folder.join(format!("found-{hash:016x}"));
+    let file = directory.join(format!("found-{hash:016x}"));
     if let Err(err) = std::fs::write(&file, input) {
         eprintln!("{} cannot be written: {err}", file.display());
     }
@@ -168,13 +168,13 @@ mod tests {
     /// A fuzzer that finds nothing must be able to find something.
     #[test]
     fn panic_is_found_and_its_input_is_saved() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/self");
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/self");
         let target = |input: &[u8]| assert!(!input.windows(3).any(|part| part == b"bad"));
         let found = catch_unwind(|| run("self", &["bad"], target));
         let why = *found.unwrap_err().downcast::<String>().unwrap();
         let file = why.strip_prefix("self panics on ").unwrap();
         assert!(std::fs::read(file).unwrap().windows(3).any(|part| part == b"bad"));
         std::fs::remove_file(file).unwrap();
-        assert!(folder.join("start").exists());
+        assert!(directory.join("start").exists());
     }
 }

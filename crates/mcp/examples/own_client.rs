@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(Options {
         timing: Timing::default(),
         environment: Vec::new(),
-        folder: "/".into(),
+        directory: "/".into(),
         login: Login::new(Arc::new(NoVault)),
         guard: process::Guard::default(),
         starter: Starter::default(),

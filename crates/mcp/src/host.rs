@@ -23,7 +23,7 @@ pub struct Options {
     /// The environment variables that every server gets. It inherits no others.
     pub environment: Vec<(OsString, OsString)>,
     /// The working directory of a server that belongs to no session.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// The stored logins.
     pub login: Login,
     /// Ends the servers' processes if this process is killed.

@@ -292,7 +292,7 @@ async fn start_program(
 /// Returns the process to start: the configured arguments unchanged, and only the declared environment variables.
 fn spec(server: &Server, command: &Command, options: &Options) -> Spec {
     let cwd = command.cwd.clone().or_else(|| server.roots.first().cloned());
-    let mut spec = Spec::new(&command.program, cwd.unwrap_or_else(|| options.folder.clone()));
+    let mut spec = Spec::new(&command.program, cwd.unwrap_or_else(|| options.directory.clone()));
     spec.clear_env = true;
     spec.args = command.args.iter().map(Into::into).collect();
     let declared = command.env.iter().map(|(name, value)| (name.into(), value.reveal().into()));
@@ -309,7 +309,9 @@ fn is_installed(spec: &Spec) -> bool {
     }
     // If a variable is set twice, the process sees the last value.
     let path = spec.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value);
-    path.is_none_or(|path| std::env::split_paths(path).any(|folder| folder.join(program).is_file()))
+    path.is_none_or(|path| {
+        std::env::split_paths(path).any(|directory| directory.join(program).is_file())
+    })
 }
 
 /// The variables that name caches of package runners, and where each is in the server's own directory. The caches of the user have

@@ -1,4 +1,4 @@
-//! Watching a running process: a Unix socket in a folder that only its user can enter.
+//! Watching a running process: a Unix socket in a directory that only its user can enter.
 //!
 //! The process listens; whoever connects gets its records from then on, one JSON object per line, first a
 //! [`Record::Process`]. The process never waits for a reader: one who does not keep up misses records, and gets their number.
@@ -21,13 +21,13 @@ const MAX_STRING: usize = 2000;
 /// Longer messages come without their content.
 const MAX_MESSAGE: usize = 16 * 1024;
 
-/// Listens for readers on a socket in `folder`, and gives them to the tap. Returns the socket's path.
+/// Listens for readers on a socket in `directory`, and gives them to the tap. Returns the socket's path.
 ///
 /// # Errors
-/// Fails if the folder is not private or the socket cannot be made.
-pub fn listen(folder: &Path, name: &str, tap: &Tap) -> io::Result<PathBuf> {
-    make_private(folder)?;
-    let path = folder.join(name);
+/// Fails if the directory is not private or the socket cannot be made.
+pub fn listen(directory: &Path, name: &str, tap: &Tap) -> io::Result<PathBuf> {
+    make_private(directory)?;
+    let path = directory.join(name);
     // A process of the same number that was killed left it behind.
     match std::fs::remove_file(&path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
@@ -52,10 +52,10 @@ pub fn listen(folder: &Path, name: &str, tap: &Tap) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes a folder that only its owner can enter. Refuses one that others can, or that is not ours.
-fn make_private(folder: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let about = std::fs::symlink_metadata(folder)?;
+/// Makes a directory that only its owner can enter. Refuses one that others can, or that is not ours.
+fn make_private(directory: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let about = std::fs::symlink_metadata(directory)?;
     let is_private = about.is_dir() && about.permissions().mode() & 0o077 == 0;
     if is_private && about.uid() == rustix::process::geteuid().as_raw() {
         return Ok(());
@@ -174,11 +174,11 @@ mod tests {
     #[test]
     fn who_connects_gets_the_process_and_then_every_record() {
         let top = tempfile::tempdir().unwrap();
-        let folder = top.path().join("run");
+        let directory = top.path().join("run");
         let process = ProcessInfo { pid: 7, ..ProcessInfo::default() };
         let tap = Tap::new(TapOptions { process, ..TapOptions::default() });
-        let path = listen(&folder, "7.sock", &tap).unwrap();
-        assert_eq!(std::fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        let path = listen(&directory, "7.sock", &tap).unwrap();
+        assert_eq!(std::fs::metadata(&directory).unwrap().permissions().mode() & 0o777, 0o700);
         assert!(!tap.is_wanted());
         let mut lines = BufReader::new(UnixStream::connect(path).unwrap()).lines();
         let first = Record::parse(&lines.next().unwrap().unwrap()).unwrap();
@@ -197,12 +197,12 @@ mod tests {
 
     // R: O3
     #[test]
-    fn folder_that_others_can_enter_is_refused() {
+    fn directory_that_others_can_enter_is_refused() {
         let top = tempfile::tempdir().unwrap();
-        let folder = top.path().join("run");
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let refused = listen(&folder, "7.sock", &Tap::new(TapOptions::default()));
+        let directory = top.path().join("run");
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let refused = listen(&directory, "7.sock", &Tap::new(TapOptions::default()));
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 

@@ -121,7 +121,7 @@ pub struct SpanRecord {
     /// Of a turn: the context of the client's own trace.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traceparent: Option<String>,
-    /// Of a turn: the working folder.
+    /// Of a turn: the working directory.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cwd: Option<String>,
     /// Of a turn: the mode.

@@ -20,7 +20,7 @@ pub struct SessionState {
     pub session: String,
     /// Its title, if one was seen.
     pub title: Option<String>,
-    /// Its folder.
+    /// Its directory.
     pub cwd: Option<String>,
     /// Its mode.
     pub mode: Option<String>,

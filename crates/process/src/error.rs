@@ -12,11 +12,11 @@ pub enum Error {
         /// The program.
         program: PathBuf,
     },
-    /// The working folder does not exist or is not a folder.
-    #[error("working folder {} not found", folder.display())]
-    NoSuchFolder {
-        /// The folder.
-        folder: PathBuf,
+    /// The working directory does not exist or is not a directory.
+    #[error("working folder {} not found", directory.display())]
+    NoSuchDirectory {
+        /// The directory.
+        directory: PathBuf,
     },
     /// The system refused.
     #[error("{} could not be started", program.display())]
@@ -39,10 +39,10 @@ pub enum Error {
         /// Which path.
         path: PathBuf,
     },
-    /// A writable folder was replaced by a symbolic link, which may lead anywhere.
+    /// A writable directory was replaced by a symbolic link, which may lead anywhere.
     #[error("{} was replaced by a symbolic link", path.display())]
     Moved {
-        /// Which folder.
+        /// Which directory.
         path: PathBuf,
     },
     /// A protected path that does not exist cannot be reserved.

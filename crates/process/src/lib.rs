@@ -1,6 +1,6 @@
 //! Starts, restricts and ends programs. The only crate that starts any.
 //!
-//! Every program gets its own process group and a working folder chosen by the caller; nothing that it started outlives it.
+//! Every program gets its own process group and a working directory chosen by the caller; nothing that it started outlives it.
 //! [`spawn`] starts programs, [`sandbox`] restricts what they can reach, [`end`] ends them, [`guard`] ends them if we are killed,
 //! [`output`] keeps the end of their output.
 

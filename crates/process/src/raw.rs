@@ -130,7 +130,7 @@ pub(crate) const PRIVATE: u64 = libc::MS_PRIVATE;
 /// Adds attributes to a mount and all mounts below it.
 #[cfg(target_os = "linux")]
 pub(crate) fn set_mount(
-    folder: std::os::fd::BorrowedFd<'_>,
+    directory: std::os::fd::BorrowedFd<'_>,
     path: &str,
     attributes: rustix::mount::MountAttrFlags,
     propagation: u64,
@@ -151,7 +151,7 @@ pub(crate) fn set_mount(
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            folder.as_raw_fd(),
+            directory.as_raw_fd(),
             path.as_ptr(),
             libc::AT_RECURSIVE | libc::AT_EMPTY_PATH,
             std::ptr::from_ref(&wanted),

@@ -34,7 +34,7 @@ mod reserve;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
-mod shared_folder;
+mod shared_directory;
 #[cfg(target_os = "linux")]
 mod space;
 #[cfg(target_os = "linux")]
@@ -53,7 +53,7 @@ pub use level::{Found, Level};
 pub use profile::{Limits, Network, Profile, secret_places};
 #[cfg(target_os = "linux")]
 pub(crate) use reaper::kill_below;
-pub use shared_folder::SharedFolder;
+pub use shared_directory::SharedDirectory;
 #[cfg(target_os = "linux")]
 pub use terminal::InTerminal;
 
@@ -67,7 +67,7 @@ pub struct Sandbox {
     /// The helper, opened before any command ran: a command may be able to replace the file at that path.
     #[cfg(target_os = "linux")]
     opened: Option<std::os::fd::OwnedFd>,
-    /// Our own folder for temporary files and for the canary.
+    /// Our own directory for temporary files and for the canary.
     scratch: PathBuf,
     /// The only bubblewrap to use; `None` for any that the system has.
     bubblewrap: Option<PathBuf>,
@@ -116,7 +116,7 @@ impl Sandbox {
     }
 
     /// Tells whether a terminal of the client can start the helper by its path: not if a command could replace it, because it is in
-    /// one of these folders.
+    /// one of these directories.
     #[must_use]
     pub fn suits_terminal(&self, writable: &[PathBuf]) -> bool {
         #[cfg(target_os = "linux")]

@@ -22,7 +22,7 @@ pub struct Spec {
     pub program: PathBuf,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// The working folder. Never our own, which means nothing to a session.
+    /// The working directory. Never our own, which means nothing to a session.
     pub cwd: PathBuf,
     /// Variables to set.
     pub env: Vec<(OsString, OsString)>,
@@ -134,7 +134,7 @@ fn joined(_: &Alone) -> Vec<std::os::fd::OwnedFd> {
 /// Starts a program with piped input and output. Needs a tokio runtime.
 ///
 /// # Errors
-/// Distinguishes a missing program and a missing folder from other errors.
+/// Distinguishes a missing program and a missing directory from other errors.
 pub fn spawn(spec: &Spec) -> Result<Child, Error> {
     let mut command = command_of(spec);
     #[cfg(unix)]
@@ -223,10 +223,10 @@ fn merge_outputs(
     Ok(Some(Handle::from(reader).into()))
 }
 
-/// Distinguishes a missing folder from a missing program, for which the system has the same error.
+/// Distinguishes a missing directory from a missing program, for which the system has the same error.
 fn explain(spec: &Spec, source: io::Error) -> Error {
     if !spec.cwd.is_dir() {
-        return Error::NoSuchFolder { folder: spec.cwd.clone() };
+        return Error::NoSuchDirectory { directory: spec.cwd.clone() };
     }
     match source.kind() {
         io::ErrorKind::NotFound => Error::NoSuchProgram { program: spec.program.clone() },
@@ -278,10 +278,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn missing_program_and_missing_folder_are_distinguished() {
+    async fn missing_program_and_missing_directory_are_distinguished() {
         let program = spawn(&Spec::new("no-such-program", "/"));
         assert!(matches!(program, Err(Error::NoSuchProgram { .. })), "{program:?}");
-        let folder = spawn(&Spec::new("cat", "/no/such/folder"));
-        assert!(matches!(folder, Err(Error::NoSuchFolder { .. })), "{folder:?}");
+        let directory = spawn(&Spec::new("cat", "/no/such/folder"));
+        assert!(matches!(directory, Err(Error::NoSuchDirectory { .. })), "{directory:?}");
     }
 }

@@ -181,11 +181,11 @@ fn streaming_options(chunks: usize) -> anyhow::Result<serve::Options> {
 /// Runs the smallest command this many times, one after the other, with the sandbox of this level.
 fn commands(level: Level, count: usize) -> anyhow::Result<()> {
     let us = std::env::current_exe()?;
-    let folders =
+    let directories =
         us.parent().and_then(Path::parent).context("the program is beside the examples")?;
     let work = tempfile::env::temp_dir().join(format!("in-process-{}", std::process::id()));
     std::fs::create_dir_all(&work)?;
-    let sandbox = Sandbox::new(folders.join("purlin"), work.clone()).at_most(level);
+    let sandbox = Sandbox::new(directories.join("purlin"), work.clone()).at_most(level);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let found = sandbox.found().await;

@@ -12,7 +12,7 @@ use crate::env;
 /// The options of `purlin chat`.
 #[derive(Debug, Args, Default)]
 pub(crate) struct ChatArgs {
-    /// Working folder
+    /// Working directory
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     cwd: PathBuf,
     /// Model to use

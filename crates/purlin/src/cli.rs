@@ -123,7 +123,7 @@ enum Command {
     Man {
         /// The command, such as `mcp add`
         command: Vec<String>,
-        /// Write the pages of all commands to this folder
+        /// Write the pages of all commands to this directory
         #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
         write: Option<PathBuf>,
     },
@@ -179,13 +179,13 @@ struct ModelsArgs {
 
 #[derive(Debug, Args)]
 struct TrustArgs {
-    /// Project folder
+    /// Project directory
     #[arg(default_value = ".")]
     path: PathBuf,
-    /// List trusted folders
+    /// List trusted directories
     #[arg(long, conflicts_with = "revoke")]
     list: bool,
-    /// Stop trusting the folder
+    /// Stop trusting the directory
     #[arg(long)]
     revoke: bool,
 }
@@ -272,7 +272,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Setup(args) => setup::run(args),
         Command::Config { command } => config_command::run(command),
         Command::Completions { shell } => completions(shell),
-        Command::Man { write: Some(folder), .. } => manual_pages(&folder),
+        Command::Man { write: Some(directory), .. } => manual_pages(&directory),
         Command::Man { command, write: None } => manual(&command),
         Command::Permissions { command } => {
             let (config, problems) = env::load_config(None);
@@ -334,9 +334,10 @@ fn completions(shell: Shell) -> anyhow::Result<ExitCode> {
 }
 
 /// Writes the manual pages of all commands.
-fn manual_pages(folder: &Path) -> anyhow::Result<ExitCode> {
+fn manual_pages(directory: &Path) -> anyhow::Result<ExitCode> {
     let command = Cli::command().disable_help_subcommand(true);
-    clap_mangen::generate_to(command, folder).with_context(|| folder.display().to_string())?;
+    clap_mangen::generate_to(command, directory)
+        .with_context(|| directory.display().to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -31,7 +31,7 @@ pub enum ConfigCommand {
         /// Show the configuration with this model
         #[arg(long, value_name = "MODEL")]
         model: Option<String>,
-        /// Include the settings of the project in this folder
+        /// Include the settings of the project in this directory
         #[arg(long, value_name = "FOLDER", default_value = ".")]
         cwd: PathBuf,
     },

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &DashboardArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn serve(port: u16) -> anyhow::Result<ExitCode> {
-    let folder = env::runtime_folder().context("the home directory is unknown")?;
+    let directory = env::runtime_directory().context("the home directory is unknown")?;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
@@ -47,7 +47,7 @@ async fn serve(port: u16) -> anyhow::Result<ExitCode> {
     );
     let board = SharedBoard::default();
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(collect::collect(folder, Arc::clone(&board)));
+    tasks.spawn(collect::collect(directory, Arc::clone(&board)));
     tasks.spawn(page::accept(listener, page::Door::new(address.port(), token), board));
     let mut signals = crate::acp::Signals::listen()?;
     tokio::select! {

@@ -138,9 +138,9 @@ fn sessions(config: &Config) -> Finding {
     }
     let store = storage::store(config);
     let (is_well, summary, details) = match (env::directories().data, store.is_persistent()) {
-        (Some(folder), true) => {
-            let store::Check { damage, remarks } = store::check(&folder);
-            let summary = format!("stored in {}", folder.display());
+        (Some(directory), true) => {
+            let store::Check { damage, remarks } = store::check(&directory);
+            let summary = format!("stored in {}", directory.display());
             (damage.is_none(), summary, damage.into_iter().chain(remarks).collect())
         }
         _ => (false, "not stored".to_owned(), store.problem().into_iter().collect()),

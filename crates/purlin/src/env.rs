@@ -271,10 +271,10 @@ pub(crate) fn keys() -> BTreeMap<String, ApiKey> {
     key_variables().filter_map(set).collect()
 }
 
-/// Returns the folder for sockets: only this user can enter it, and it need not survive a restart.
+/// Returns the directory for sockets: only this user can enter it, and it need not survive a restart.
 #[must_use]
-pub(crate) fn runtime_folder() -> Option<PathBuf> {
-    let runtime = path("XDG_RUNTIME_DIR").map(|folder| folder.join("purlin"));
+pub(crate) fn runtime_directory() -> Option<PathBuf> {
+    let runtime = path("XDG_RUNTIME_DIR").map(|directory| directory.join("purlin"));
     runtime.or_else(|| Some(directories().state?.join("run")))
 }
 

@@ -1,7 +1,7 @@
 //! The guide: answers when no model is connected. It is built in and uses no network.
 //!
 //! It implements the engine's `Model`, but it is not a model and says so. It answers one question, "what is this
-//! project?", by listing the folder and reading the README with the session's own tools; `project` writes that answer. To everything
+//! project?", by listing the directory and reading the README with the session's own tools; `project` writes that answer. To everything
 //! else it replies that no model is connected, and how to connect one.
 
 mod project;

@@ -237,7 +237,7 @@ async fn test(servers: &Servers, name: Option<&str>) -> anyhow::Result<ExitCode>
         print(NONE)?;
     }
     let mut options = env::host_options();
-    options.folder = std::env::current_dir().unwrap_or(options.folder);
+    options.directory = std::env::current_dir().unwrap_or(options.directory);
     let mut code = ExitCode::SUCCESS;
     for server in tested {
         let probe = mcp::probe::probe(server.clone(), &options);
@@ -306,9 +306,9 @@ mod tests {
     // R: M1
     #[test]
     fn adding_and_removing_a_server_leaves_the_rest_of_the_file() {
-        let directory = tempfile::tempdir().unwrap();
-        let folder = directory.path().to_owned();
-        let file = folder.join("purlin.json");
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().to_owned();
+        let file = directory.join("purlin.json");
         let before = "{\n  // mine\n  \"model\": \"openai/b\",\n}\n";
         std::fs::write(&file, before).unwrap();
         let add = |name: &str| Add {

@@ -86,18 +86,18 @@ fn make_tap(mut options: TapOptions, trace: Option<&Path>) -> anyhow::Result<Tap
     Ok(Tap::new(options))
 }
 
-/// Lets others of this user watch a tap, through a socket in their runtime folder. Returns the socket.
+/// Lets others of this user watch a tap, through a socket in their runtime directory. Returns the socket.
 pub(crate) fn listen(tap: &Tap) -> Option<PathBuf> {
-    let folder = env::runtime_folder()?;
+    let directory = env::runtime_directory()?;
     let name = format!("{}.sock", std::process::id());
     #[cfg(unix)]
-    let listening = observe::live::listen(&folder, &name, tap);
+    let listening = observe::live::listen(&directory, &name, tap);
     #[cfg(not(unix))]
     let listening = Err::<PathBuf, _>(format!("{name} is for {tap:?}"));
     match listening {
         Ok(path) => Some(path),
         Err(err) => {
-            tracing::debug!("no dashboard can watch this process: {}: {err}", folder.display());
+            tracing::debug!("no dashboard can watch this process: {}: {err}", directory.display());
             None
         }
     }

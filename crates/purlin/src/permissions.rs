@@ -29,7 +29,7 @@ pub enum PermissionsCommand {
         /// Mode: build, accept_edits, plan or ask
         #[arg(long, value_name = "MODE", default_value = "build")]
         mode: String,
-        /// Working folder
+        /// Working directory
         #[arg(long, value_name = "FOLDER", default_value = ".")]
         cwd: PathBuf,
         /// Assume no sandbox
@@ -41,7 +41,7 @@ pub enum PermissionsCommand {
         /// Assume that the command requests to change .git
         #[arg(long)]
         git: bool,
-        /// Assume that the command requests to write to this folder; repeatable
+        /// Assume that the command requests to write to this directory; repeatable
         #[arg(long, value_name = "FOLDER")]
         write_outside: Vec<String>,
         /// Print JSON
@@ -133,8 +133,8 @@ fn list(rules: &[SavedAnswer], as_json: bool) -> String {
     for (index, rule) in rules.iter().enumerate() {
         let number = index + 1;
         if as_json {
-            let SavedAnswer { folder, key, pattern, action } = rule;
-            let line = json!({ "number": number, "folder": folder, "key": key, "pattern": pattern, "action": action });
+            let SavedAnswer { directory, key, pattern, action } = rule;
+            let line = json!({ "number": number, "folder": directory, "key": key, "pattern": pattern, "action": action });
             text.push_str(&format!("{line}\n"));
         } else {
             text.push_str(&format!("{number}  {}\n", shown(rule)));
@@ -144,8 +144,8 @@ fn list(rules: &[SavedAnswer], as_json: bool) -> String {
 }
 
 fn shown(rule: &SavedAnswer) -> String {
-    let folder = visible(&rule.folder.to_string_lossy());
-    format!("{:<5}  {}  in {folder}", rule.action, saved_words(&rule.key, &rule.pattern))
+    let directory = visible(&rule.directory.to_string_lossy());
+    format!("{:<5}  {}  in {directory}", rule.action, saved_words(&rule.key, &rule.pattern))
 }
 
 fn revoke(which: &str) -> anyhow::Result<()> {

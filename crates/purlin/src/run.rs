@@ -43,7 +43,7 @@ pub(crate) struct RunOptions {
     agent: Vec<String>,
     /// Environment variables for the agent.
     variables: Vec<(&'static str, String)>,
-    /// The working folder, absolute.
+    /// The working directory, absolute.
     cwd: PathBuf,
     /// Which session is used.
     start: Start,

@@ -35,9 +35,9 @@ const LINES: usize = 40;
 /// A subcommand of `purlin sessions`.
 #[derive(Debug, Subcommand)]
 pub enum SessionsCommand {
-    /// List sessions: those of this folder first, most recent first
+    /// List sessions: those of this directory first, most recent first
     List {
-        /// Only sessions of this folder
+        /// Only sessions of this directory
         #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
         cwd: Option<PathBuf>,
         /// Print one JSON line per entry
@@ -80,7 +80,7 @@ pub enum SessionsCommand {
         /// Copy all sessions
         #[arg(long)]
         all: bool,
-        /// Where to: a `postgres://` or `https://` URL, a folder, or `env:NAME` for a variable that has the URL
+        /// Where to: a `postgres://` or `https://` URL, a directory, or `env:NAME` for a variable that has the URL
         #[arg(long, value_name = "STORE")]
         to: String,
     },

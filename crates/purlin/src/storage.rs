@@ -23,7 +23,7 @@ pub(crate) fn observed_store(config: &Config, spans: Arc<dyn Spans>) -> Store {
 pub(crate) fn location(config: &Config) -> Location {
     match (&config.store, env::directories().data) {
         (Some(url), _) => Location::parse(url.clone()),
-        (None, Some(folder)) => Location::Directory(folder),
+        (None, Some(directory)) => Location::Directory(directory),
         (None, None) => Location::Nowhere,
     }
 }

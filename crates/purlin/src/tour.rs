@@ -1,4 +1,4 @@
-//! `/tour`: a transcript that shows what a turn is like, in a temporary folder.
+//! `/tour`: a transcript that shows what a turn is like, in a temporary directory.
 //!
 //! `tour/tour.acp` is played by the scripted model; tools, permissions, journal and protocol are the real ones. Nothing in
 //! the user's project is touched, and the session's own model does not see it.
@@ -17,7 +17,7 @@ use serve::workspace::MakeExtension;
 
 use crate::{env, storage};
 
-/// What the tour says and does. `{folder}` stands for its folder.
+/// What the tour says and does. `{directory}` stands for its directory.
 const TRANSCRIPT: &str = include_str!("tour/tour.acp");
 /// The file of the tour.
 const FILE: (&str, &str) = (
@@ -40,11 +40,11 @@ struct Tour {
 
 impl Tour {
     fn begin(&self) -> anyhow::Result<IsolatedTurn> {
-        let folder = Scratch::new()?;
-        let cwd = folder.0.clone();
+        let directory = Scratch::new()?;
+        let cwd = directory.0.clone();
         let name = cwd.file_name().map(|name| name.to_string_lossy().into_owned());
-        let script = TRANSCRIPT.replace("{folder}", &cwd.to_string_lossy());
-        // The folder's name differs from tour to tour, so the ids of calls do.
+        let script = TRANSCRIPT.replace("{directory}", &cwd.to_string_lossy());
+        // The directory's name differs from tour to tour, so the ids of calls do.
         let model = ScriptedModel::parse(&script)?.with_id_prefix(name.unwrap_or_default() + "-");
         let tools = self.workspaces.open_bare(&self.session, &cwd);
         Ok(IsolatedTurn {
@@ -58,7 +58,7 @@ impl Tour {
                 profile: None,
                 model: Arc::new(model),
             },
-            toolbox: Arc::new(Toolbox::new(tools, vec![Arc::new(folder)])),
+            toolbox: Arc::new(Toolbox::new(tools, vec![Arc::new(directory)])),
         })
     }
 }
@@ -81,7 +81,7 @@ impl Extension for Tour {
     }
 }
 
-/// A folder with the file of the tour. It is removed with the tour's toolbox, which it is part of.
+/// A directory with the file of the tour. It is removed with the tour's toolbox, which it is part of.
 struct Scratch(PathBuf);
 
 impl Extension for Scratch {}
@@ -93,10 +93,10 @@ impl Scratch {
         let path = parent.join(format!("{NAME}{}-{}", std::process::id(), storage::fresh_id()));
         // Fails if it exists: then it would not be ours to remove.
         std::fs::create_dir(&path)?;
-        let folder = Scratch(path);
+        let directory = Scratch(path);
         let (name, text) = FILE;
-        std::fs::write(folder.0.join(name), text)?;
-        Ok(folder)
+        std::fs::write(directory.0.join(name), text)?;
+        Ok(directory)
     }
 }
 
@@ -108,13 +108,13 @@ impl Drop for Scratch {
     }
 }
 
-/// What the names of tour folders start with; the id of their process follows.
+/// What the names of tour directories start with; the id of their process follows.
 const NAME: &str = "purlin-tour-";
 
-/// After how long a folder is stale for sure.
+/// After how long a directory is stale for sure.
 const OLD: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes the folders of tours whose process was killed.
+/// Removes the directories of tours whose process was killed.
 fn remove_stale(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -123,7 +123,7 @@ fn remove_stale(parent: &Path) {
         let age = entry.metadata().and_then(|found| found.modified()).map(|time| time.elapsed());
         let is_old = age.is_ok_and(|age| age.is_ok_and(|age| age > OLD));
         if is_old || owner.is_some_and(process::end::has_ended) {
-            // The folder of another user cannot be removed, and is theirs.
+            // The directory of another user cannot be removed, and is theirs.
             std::fs::remove_dir_all(entry.path()).ok();
         }
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn folder_of_a_killed_tour_is_removed_by_the_next() {
+    fn directory_of_a_killed_tour_is_removed_by_the_next() {
         let parent = env::temporary().join(format!("tours-{}", std::process::id()));
         let own = format!("{NAME}{}-x", std::process::id());
         // No process has the highest id.

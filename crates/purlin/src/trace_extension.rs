@@ -70,21 +70,22 @@ fn write(observer: &Observer, session: &str) -> anyhow::Result<Option<PathBuf>> 
     if spans.is_empty() {
         return Ok(None);
     }
-    let folder = env::directories().state.context("the home directory is unknown")?.join("traces");
+    let directory =
+        env::directories().state.context("the home directory is unknown")?.join("traces");
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(&folder)?;
-    remove_old(&folder)?;
+    builder.create(&directory)?;
+    remove_old(&directory)?;
     let name = format!("{}-{}", safe(session), spans[0].time.round());
-    let page = folder.join(format!("{name}.html"));
+    let page = directory.join(format!("{name}.html"));
     if let Some(file) = observer.trace_file() {
         let filter = Filter { session: Some(session.to_owned()), ..Filter::default() };
         trace_command::write_page(file, &filter, &page)?;
         return Ok(Some(page));
     }
-    let file = folder.join(format!("{name}.jsonl"));
+    let file = directory.join(format!("{name}.jsonl"));
     let lines = spans.into_iter().map(|span| serde_json::to_string(&Record::Span(Box::new(span))));
     let lines: Result<Vec<String>, _> = lines.collect();
     std::fs::write(&file, lines?.join("\n"))?;
@@ -110,9 +111,9 @@ fn safe(session: &str) -> String {
 }
 
 /// Removes all pages but the newest.
-fn remove_old(folder: &Path) -> std::io::Result<()> {
+fn remove_old(directory: &Path) -> std::io::Result<()> {
     let mut pages = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
+    for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         pages.push((entry.metadata()?.modified()?, entry.path()));
     }

@@ -16,9 +16,9 @@ use crate::stdout::print;
 pub enum TrustCommand {
     /// Show what a project would run, and ask.
     Ask(PathBuf),
-    /// List trusted folders.
+    /// List trusted directories.
     List,
-    /// Stop trusting a folder.
+    /// Stop trusting a directory.
     Revoke(PathBuf),
 }
 
@@ -32,49 +32,49 @@ pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
     match command {
         TrustCommand::List => {
             let trusted = trust::list(data).map_err(anyhow::Error::msg)?;
-            let lines = trusted.iter().map(|folder| {
-                let project = Project::read(folder, &directories, &DiskReader);
+            let lines = trusted.iter().map(|directory| {
+                let project = Project::read(directory, &directories, &DiskReader);
                 let state = match project.trust() {
                     Trust::Trusted => "trusted".to_owned(),
                     Trust::Not(why) => format!("not trusted: {why}"),
                 };
-                format!("{}  {state}\n", visible(&folder.to_string_lossy()))
+                format!("{}  {state}\n", visible(&directory.to_string_lossy()))
             });
             let text: String = lines.collect();
             print(if text.is_empty() { "No trusted folders.\n" } else { &text })?;
         }
-        TrustCommand::Revoke(folder) => {
-            let folder = trust::real(&folder);
-            let was_trusted = trust::revoke(data, &folder).map_err(anyhow::Error::msg)?;
+        TrustCommand::Revoke(directory) => {
+            let directory = trust::real(&directory);
+            let was_trusted = trust::revoke(data, &directory).map_err(anyhow::Error::msg)?;
             if !was_trusted {
-                bail!("{} is not trusted", folder.display());
+                bail!("{} is not trusted", directory.display());
             }
             print(&format!(
                 "{} is no longer trusted. Sessions that are open keep its settings until they are opened again.\n",
-                visible(&folder.to_string_lossy())
+                visible(&directory.to_string_lossy())
             ))?;
         }
-        TrustCommand::Ask(folder) => {
-            anyhow::ensure!(folder.is_dir(), "folder not found: {}", folder.display());
-            return ask(&directories, data, &trust::real(&folder));
+        TrustCommand::Ask(directory) => {
+            anyhow::ensure!(directory.is_dir(), "folder not found: {}", directory.display());
+            return ask(&directories, data, &trust::real(&directory));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask(directories: &Directories, data: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
-    let project = Project::read(folder, directories, &DiskReader);
+fn ask(directories: &Directories, data: &Path, directory: &Path) -> anyhow::Result<ExitCode> {
+    let project = Project::read(directory, directories, &DiskReader);
     let parts = project.parts();
     project.unreadable().iter().for_each(|problem| eprintln!("{problem}"));
     if parts.is_empty() {
         print(&format!(
             "{} has no settings that need trust.\n",
-            visible(&folder.to_string_lossy())
+            visible(&directory.to_string_lossy())
         ))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut text =
-        format!("The project in {} would be able to:\n", visible(&folder.to_string_lossy()));
+        format!("The project in {} would be able to:\n", visible(&directory.to_string_lossy()));
     for part in parts {
         text.push_str(&format!(
             "  {}\n      {}\n",
@@ -97,7 +97,7 @@ fn ask(directories: &Directories, data: &Path, folder: &Path) -> anyhow::Result<
         print("Not trusted.\n")?;
         return Ok(ExitCode::FAILURE);
     }
-    trust::add(data, folder, parts).map_err(anyhow::Error::msg)?;
+    trust::add(data, directory, parts).map_err(anyhow::Error::msg)?;
     print("Trusted.\n")?;
     Ok(ExitCode::SUCCESS)
 }

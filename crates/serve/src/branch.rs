@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 const MOST: u64 = 4096;
 
 /// Finds the branch of a directory; `None` outside a repository, or without a branch.
-pub(crate) async fn find(folder: PathBuf) -> Option<String> {
+pub(crate) async fn find(directory: PathBuf) -> Option<String> {
     // The disk may be slow, and everything else is on this thread.
-    tokio::task::spawn_blocking(move || of(&folder)).await.ok().flatten()
+    tokio::task::spawn_blocking(move || of(&directory)).await.ok().flatten()
 }
 
-fn of(folder: &Path) -> Option<String> {
+fn of(directory: &Path) -> Option<String> {
     let dot_git =
-        folder.ancestors().map(|folder| folder.join(".git")).find(|path| path.exists())?;
+        directory.ancestors().map(|directory| directory.join(".git")).find(|path| path.exists())?;
     // In a worktree `.git` is a file with the path of the git directory.
     let head = match read(&dot_git) {
         Some(text) => {
@@ -45,25 +45,25 @@ mod tests {
     fn a_link_to_a_pipe_is_not_read() {
         use std::io::Write;
         use std::os::fd::AsRawFd;
-        let directory = tempfile::tempdir().unwrap();
-        let folder = directory.path().to_owned();
-        std::fs::create_dir_all(folder.join(".git")).unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().to_owned();
+        std::fs::create_dir_all(directory.join(".git")).unwrap();
         let (pipe, mut writer) = std::io::pipe().unwrap();
         writer.write_all(b"ref: refs/heads/stolen\n").unwrap();
         drop(writer);
         let place = format!("/proc/self/fd/{}", pipe.as_raw_fd());
-        std::os::unix::fs::symlink(place, folder.join(".git/HEAD")).unwrap();
-        assert_eq!(of(&folder), None);
+        std::os::unix::fs::symlink(place, directory.join(".git/HEAD")).unwrap();
+        assert_eq!(of(&directory), None);
     }
 
     // R: S6
     #[test]
     fn branch_is_found_in_a_repository_and_in_a_worktree() {
-        let directory = tempfile::tempdir().unwrap();
-        let folder = directory.path().to_owned();
-        let repository = folder.join("repository");
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().to_owned();
+        let repository = directory.join("repository");
         let inside = repository.join("src/deep");
-        let worktree = folder.join("worktree");
+        let worktree = directory.join("worktree");
         let git_directory = repository.join(".git/worktrees/worktree");
         for path in [&inside, &worktree, &git_directory] {
             std::fs::create_dir_all(path).unwrap();
@@ -77,6 +77,6 @@ mod tests {
         assert_eq!(of(&worktree).as_deref(), Some("other"));
         std::fs::write(&head, "0123456789abcdef\n").unwrap();
         assert_eq!(of(&repository), None);
-        assert_eq!(of(&folder.join("nowhere")), None);
+        assert_eq!(of(&directory.join("nowhere")), None);
     }
 }

@@ -28,13 +28,14 @@ use crate::error_table::message_too_large;
 /// session's directory.
 pub(crate) fn prompt_in(
     blocks: Vec<schema::ContentBlock>,
-    folder: &Path,
+    directory: &Path,
     limits: &Limits,
 ) -> Result<Prompt, RpcError> {
     if blocks.is_empty() {
         return Err(fault::at("prompt", "'prompt' is empty; send at least one block".to_owned()));
     }
-    let parts = blocks.into_iter().enumerate().map(|(index, block)| block_in(index, block, folder));
+    let parts =
+        blocks.into_iter().enumerate().map(|(index, block)| block_in(index, block, directory));
     let (blocks, mut block_meta): (Vec<Block>, Vec<Option<Value>>) =
         parts.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     if block_meta.iter().all(Option::is_none) {
@@ -91,7 +92,7 @@ fn refuse_empty(uri: &str, at: &str) -> Result<(), RpcError> {
 fn block_in(
     index: usize,
     block: schema::ContentBlock,
-    folder: &Path,
+    directory: &Path,
 ) -> Result<(Block, Option<Value>), RpcError> {
     use schema::EmbeddedResourceResource as Contained;
     Ok(match block {
@@ -107,7 +108,7 @@ fn block_in(
         schema::ContentBlock::ResourceLink(link) => {
             refuse_empty(&link.uri, &format!("prompt[{index}].uri"))?;
             let meta = meta(&link, &["uri", "name"]);
-            (Block::Link { uri: address(link.uri, folder), name: link.name }, meta)
+            (Block::Link { uri: address(link.uri, directory), name: link.name }, meta)
         }
         schema::ContentBlock::Resource(mut resource) => {
             let nothing = schema::BlobResourceContents::new("", "");
@@ -123,7 +124,7 @@ fn block_in(
             };
             refuse_empty(&uri, &format!("prompt[{index}].resource.uri"))?;
             let meta = meta(&resource, &["resource"]);
-            (Block::Resource { uri: address(uri, folder), mime, contents }, meta)
+            (Block::Resource { uri: address(uri, directory), mime, contents }, meta)
         }
         _ => return Err(unsupported(index)),
     })
@@ -137,13 +138,13 @@ fn meta(block: &impl Serialize, known: &[&str]) -> Option<Value> {
 }
 
 /// Returns the address of a file that is given by its path.
-fn address(uri: String, folder: &Path) -> String {
+fn address(uri: String, directory: &Path) -> String {
     let is_path =
         uri.starts_with('/') || uri.split('/').next().is_some_and(|first| !first.contains(':'));
     if uri.is_empty() || !is_path {
         return uri;
     }
-    file_uri::encode(&folder.join(uri).to_string_lossy())
+    file_uri::encode(&directory.join(uri).to_string_lossy())
 }
 
 fn unsupported(index: usize) -> RpcError {

@@ -267,7 +267,7 @@ impl Translator {
         let facts = match opened {
             Some((session, settings)) => self.dialect.session_facts(SessionFacts {
                 id: session.handle.id().as_str(),
-                folder: &session.cwd.to_string_lossy(),
+                directory: &session.cwd.to_string_lossy(),
                 may_change: settings.mode().may_change(),
                 created_ms: milliseconds(session.created),
                 now_ms: milliseconds(self.clock.now()),

@@ -16,7 +16,7 @@ use wire::{Code, RpcError};
 #[must_use]
 pub fn error_out(err: &Error, reference: &str) -> RpcError {
     let (code, kind) = match err {
-        Error::BadFolder { number, why } => return bad_folder(*number, why),
+        Error::BadDirectory { number, why } => return bad_directory(*number, why),
         Error::NoSuchSession(_) => (Code::SESSION_NOT_FOUND, "session_not_found"),
         Error::Busy(_) => (Code::SESSION_LOCKED, "turn_running"),
         Error::NoTurn(_) => (Code::INVALID_REQUEST, "no_running_turn"),
@@ -92,7 +92,7 @@ fn sentence(err: &Error) -> String {
             "The turn was stopped because the client read nothing for {} s; what it did is saved",
             time.as_secs()
         ),
-        Error::BadFolder { .. }
+        Error::BadDirectory { .. }
         | Error::TooManySessions(_)
         | Error::Crowded
         | Error::TooMuchSteering(_)
@@ -112,7 +112,7 @@ fn capitalised(text: &str) -> String {
 }
 
 /// A directory of a new session that cannot be used.
-fn bad_folder(number: usize, why: &str) -> RpcError {
+fn bad_directory(number: usize, why: &str) -> RpcError {
     let field = match number.checked_sub(1) {
         None => "cwd".to_owned(),
         Some(index) => format!("additionalDirectories[{index}]"),

@@ -78,8 +78,8 @@ async fn ask_all(
             true => claude_hooks::input(&moment, context),
             false => input(&moment, context),
         };
-        let folder = context.cwd.to_string_lossy().into_owned();
-        let environment = hook.is_claude.then(|| ("CLAUDE_PROJECT_DIR".to_owned(), folder));
+        let directory = context.cwd.to_string_lossy().into_owned();
+        let environment = hook.is_claude.then(|| ("CLAUDE_PROJECT_DIR".to_owned(), directory));
         let run = CapturedRun {
             command: hook.command.clone(),
             args: Vec::new(),

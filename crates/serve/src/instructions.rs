@@ -30,7 +30,7 @@ pub(crate) struct ProjectInstructions {
     pub(crate) places: Places,
     pub(crate) files: Arc<dyn ProjectFiles>,
     pub(crate) patterns: Arc<Patterns>,
-    /// The session's folders.
+    /// The session's directories.
     pub(crate) scope: Scope,
 }
 

@@ -65,7 +65,7 @@ impl Machine {
     #[must_use]
     pub fn new(options: MachineOptions) -> Machine {
         let sandbox = sandbox(&options);
-        let outputs = options.directories.state.as_ref().map(|folder| folder.join("output"));
+        let outputs = options.directories.state.as_ref().map(|directory| directory.join("output"));
         let hidden = hidden(&options.directories);
         let private = options.private().into();
         let is_link = |path: &&PathBuf| path.is_symlink();
@@ -99,10 +99,10 @@ impl Machine {
 
     /// Makes the tool that runs commands. It protects our own files under all their names in the session's directories.
     #[must_use]
-    pub fn bash(&self, session: &SessionId, folders: &[PathBuf]) -> Bash {
-        let (names, _) = self.other_names(folders);
+    pub fn bash(&self, session: &SessionId, directories: &[PathBuf]) -> Bash {
+        let (names, _) = self.other_names(directories);
         let options = bash::Options {
-            folders: folders.to_vec(),
+            directories: directories.to_vec(),
             own: self.private.iter().cloned().chain(names).collect(),
             hidden: Arc::clone(&self.hidden),
             search: Arc::clone(&self.search),
@@ -113,18 +113,18 @@ impl Machine {
     }
 
     /// Finds other names of our own files in directories. Returns them, and whether everything was looked at.
-    fn other_names(&self, folders: &[PathBuf]) -> (Vec<PathBuf>, bool) {
-        hard_links::names_in(folders, &hard_links::ids(&self.private))
+    fn other_names(&self, directories: &[PathBuf]) -> (Vec<PathBuf>, bool) {
+        hard_links::names_in(directories, &hard_links::ids(&self.private))
     }
 
     /// Returns why commands in these directories could change a file that rules or keys come from, so that all of them must
     /// ask: the sandbox protects files, not the links that lead to them.
-    pub(crate) fn unprotected(&self, folders: &[PathBuf]) -> Option<String> {
+    pub(crate) fn unprotected(&self, directories: &[PathBuf]) -> Option<String> {
         let real = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
-        let roots: Vec<PathBuf> = folders.iter().map(real).collect();
+        let roots: Vec<PathBuf> = directories.iter().map(real).collect();
         let is_inside = |path: &Path| {
-            let folder = path.parent().and_then(|folder| folder.canonicalize().ok());
-            folder.is_some_and(|folder| roots.iter().any(|root| folder.starts_with(root)))
+            let directory = path.parent().and_then(|directory| directory.canonicalize().ok());
+            directory.is_some_and(|directory| roots.iter().any(|root| directory.starts_with(root)))
         };
         let link = self.links.iter().find(|link| is_inside(link));
         if let Some(link) = link {
@@ -133,7 +133,7 @@ impl Machine {
                 link.display()
             ));
         }
-        let (_, is_complete) = self.other_names(folders);
+        let (_, is_complete) = self.other_names(directories);
         (!is_complete).then(|| {
             "A file with your rules or keys has other names (hard links), which were not all found in this folder. \
              A command could change it, so every command asks."
@@ -151,7 +151,7 @@ impl Machine {
 #[must_use]
 pub fn sandbox(options: &MachineOptions) -> Arc<Sandbox> {
     // The file that says what a sandboxed command becomes lies among our own files, where no other command can touch it.
-    let scratch = options.directories.data.as_ref().map(|folder| folder.join("scratch"));
+    let scratch = options.directories.data.as_ref().map(|directory| directory.join("scratch"));
     let scratch = scratch.unwrap_or_else(|| options.temporary.clone());
     Arc::new(Sandbox::new(options.helper.clone(), scratch))
 }
@@ -159,6 +159,6 @@ pub fn sandbox(options: &MachineOptions) -> Arc<Sandbox> {
 /// Returns the places beside our own that commands and MCP servers must not see.
 pub(crate) fn hidden(directories: &Directories) -> Vec<PathBuf> {
     let secret = directories.home.as_deref().map_or_else(Vec::new, secret_places);
-    let outputs = directories.state.as_ref().map(|folder| folder.join("output"));
+    let outputs = directories.state.as_ref().map(|directory| directory.join("output"));
     secret.into_iter().chain(outputs).collect()
 }

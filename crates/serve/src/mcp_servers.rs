@@ -142,11 +142,11 @@ impl ReplaceableServers {
         host: &Arc<mcp::Host>,
         requested: RequestedServers,
         (user, project): (&McpServers, Option<&Project>),
-        folders: &[PathBuf],
+        directories: &[PathBuf],
     ) -> ReplaceableServers {
         let configured = ConfiguredServers::new(user, project);
         let (servers, problems) = configured.after(requested);
-        let servers = SessionServers::new(host, servers, problems, folders.to_vec());
+        let servers = SessionServers::new(host, servers, problems, directories.to_vec());
         ReplaceableServers { configured, servers: Arc::new(servers) }
     }
 
@@ -168,7 +168,7 @@ pub fn host_options(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Opt
     mcp::Options {
         timing: mcp::Timing::default(),
         environment: options.server_environment.clone(),
-        folder: options.temporary.clone(),
+        directory: options.temporary.clone(),
         login: mcp::oauth::Login::new(Arc::new(Vault(options.directories.clone()))),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
@@ -198,7 +198,7 @@ fn confinement(options: &MachineOptions, sandbox: Arc<Sandbox>) -> mcp::Confinem
         sandbox,
         hidden: options.private().into_iter().chain(machine::hidden(directories)).collect(),
         writable: vec![options.temporary.clone()],
-        caches: directories.cache.as_ref().map(|folder| folder.join("mcp")),
+        caches: directories.cache.as_ref().map(|directory| directory.join("mcp")),
         protected: shell::AUTO_RUN.to_vec(),
     }
 }

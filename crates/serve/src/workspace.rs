@@ -12,7 +12,7 @@ use engine::ports::{AnswerStore, Editor, Extension, Tool, Toolbox};
 use engine::script::OpenPage;
 use engine::session::IGNORED_SETTINGS;
 use engine::words::{SessionId, visible};
-use settings::answer_store::FolderAnswers;
+use settings::answer_store::DirectoryAnswers;
 use settings::credentials::load_keys;
 use settings::custom::Custom;
 use settings::instructions::{Patterns, Places, ProjectFiles};
@@ -91,7 +91,7 @@ impl Workspaces {
     pub(crate) async fn open(
         self: Arc<Workspaces>,
         session: SessionId,
-        folders: Vec<PathBuf>,
+        directories: Vec<PathBuf>,
         must_exist: bool,
         requested: RequestedServers,
         connect: impl FnOnce(Scope) -> Arc<dyn Editor> + Send + 'static,
@@ -99,9 +99,9 @@ impl Workspaces {
         // The disk may be slow or hang, and all other sessions are on this thread.
         let opened = tokio::task::spawn_blocking(move || {
             if must_exist {
-                check_exist(&folders)?;
+                check_exist(&directories)?;
             }
-            Ok(self.build(&session, &folders, requested, connect))
+            Ok(self.build(&session, &directories, requested, connect))
         });
         opened.await.unwrap_or_else(|err| {
             tracing::error!("a workspace could not be opened: {err}");
@@ -113,7 +113,7 @@ impl Workspaces {
     fn build(
         self: &Arc<Workspaces>,
         session: &SessionId,
-        folders: &[PathBuf],
+        directories: &[PathBuf],
         requested: RequestedServers,
         connect: impl FnOnce(Scope) -> Arc<dyn Editor>,
     ) -> (Workspace, ReplaceableServers) {
@@ -121,17 +121,17 @@ impl Workspaces {
 
         // The projects: each file is read once, and trust is checked once.
         let projects: Vec<Project> =
-            folders.iter().map(|folder| settings.project(folder)).collect();
-        let (project, cwd) = (projects.first(), folders.first().cloned().unwrap_or_default());
+            directories.iter().map(|directory| settings.project(directory)).collect();
+        let (project, cwd) = (projects.first(), directories.first().cloned().unwrap_or_default());
         let mut notices = notices(settings, &projects, &cwd);
 
         // Files and commands.
-        let scope = machine.scope(folders.to_vec()).with_outputs(machine.outputs(session));
+        let scope = machine.scope(directories.to_vec()).with_outputs(machine.outputs(session));
         let files = Arc::new(Files::new(scope.clone()));
-        let bash = Arc::new(machine.bash(session, folders));
+        let bash = Arc::new(machine.bash(session, directories));
 
         // Instructions and skills, which may be above the session's directories.
-        let places = Places::new(folders, &settings.directories);
+        let places = Places::new(directories, &settings.directories);
         let above = machine.scope(places.roots().to_vec());
         let project_files: Arc<dyn ProjectFiles> = Arc::new(ScopedFiles(above));
         let patterns = Arc::new(Patterns {
@@ -143,11 +143,11 @@ impl Workspaces {
             places,
             files: project_files,
             patterns,
-            scope: machine.scope(folders.to_vec()),
+            scope: machine.scope(directories.to_vec()),
         });
 
         let mut policy = policy(settings, &projects);
-        let unprotected = machine.unprotected(folders);
+        let unprotected = machine.unprotected(directories);
         notices.extend(unprotected.iter().map(|why| (EVERY_COMMAND_ASKS, visible(why))));
         policy.add_floor(unprotected.map(|why| AskFloor {
             key: PermissionKey::RunCommand.to_string(),
@@ -171,7 +171,7 @@ impl Workspaces {
         extensions.extend(self.forge(&cwd));
         let mcp = settings.config.servers_for(&cwd);
         let configured = (&mcp, project);
-        let servers = ReplaceableServers::new(&machine.host, requested, configured, folders);
+        let servers = ReplaceableServers::new(&machine.host, requested, configured, directories);
         extensions.push(servers.extension());
 
         let mut restrictions = settings.config.tools.clone();
@@ -236,26 +236,26 @@ impl Workspaces {
 
     /// Makes built-in tools for another directory, which has no settings of its own and which the client does not have.
     #[must_use]
-    pub fn open_bare(&self, session: &SessionId, folder: &Path) -> Vec<Arc<dyn Tool>> {
+    pub fn open_bare(&self, session: &SessionId, directory: &Path) -> Vec<Arc<dyn Tool>> {
         let machine = self.machine();
-        let folders = vec![folder.to_owned()];
-        let bash = Arc::new(machine.bash(session, &folders).without_terminals());
-        let scope = machine.scope(folders).with_outputs(machine.outputs(session));
+        let directories = vec![directory.to_owned()];
+        let bash = Arc::new(machine.bash(session, &directories).without_terminals());
+        let scope = machine.scope(directories).with_outputs(machine.outputs(session));
         let files = Arc::new(Files::new(scope).without_editor());
         self.builtin_tools(&files, &bash, None)
     }
 }
 
 /// Checks that the directories of a new session exist.
-fn check_exist(folders: &[PathBuf]) -> Result<(), Error> {
-    for (number, folder) in folders.iter().enumerate() {
-        let why = match folder.metadata() {
+fn check_exist(directories: &[PathBuf]) -> Result<(), Error> {
+    for (number, directory) in directories.iter().enumerate() {
+        let why = match directory.metadata() {
             Ok(found) if found.is_dir() => continue,
             Ok(_) => "not a folder",
             Err(err) if err.kind() == std::io::ErrorKind::NotFound => "not found",
             Err(_) => "not accessible",
         };
-        return Err(Error::BadFolder { number, why });
+        return Err(Error::BadDirectory { number, why });
     }
     Ok(())
 }
@@ -265,17 +265,17 @@ fn check_exist(folders: &[PathBuf]) -> Result<(), Error> {
 pub fn policy(settings: &Settings, projects: &[Project]) -> Policy {
     let mut rules = settings.config.permission.clone();
     let mut roots: Vec<PathBuf> =
-        projects.iter().map(|project| project.folder().to_owned()).collect();
+        projects.iter().map(|project| project.directory().to_owned()).collect();
     for project in projects {
         rules.extend(project.rules());
-        let folder = project.folder();
-        roots.extend(folder.canonicalize().ok().filter(|real| real != folder));
+        let directory = project.directory();
+        roots.extend(directory.canonicalize().ok().filter(|real| real != directory));
     }
-    let cwd = projects.first().map(Project::folder);
+    let cwd = projects.first().map(Project::directory);
     let cwd = cwd.map(|cwd| cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned()));
     let saved = settings.answers.as_deref().zip(cwd);
     let saved =
-        saved.map(|(data, cwd)| Arc::new(FolderAnswers::new(data, cwd)) as Arc<dyn AnswerStore>);
+        saved.map(|(data, cwd)| Arc::new(DirectoryAnswers::new(data, cwd)) as Arc<dyn AnswerStore>);
     let floors = settings.config.floors.iter().chain(projects.iter().flat_map(Project::floors));
     Policy::new(rules, roots, saved).with_floors(floors.cloned().collect())
 }
@@ -368,10 +368,10 @@ mod tests {
         Workspaces::new(settings, options)
     }
 
-    async fn open(workspaces: Arc<Workspaces>, folder: PathBuf) -> Result<Workspace, Error> {
+    async fn open(workspaces: Arc<Workspaces>, directory: PathBuf) -> Result<Workspace, Error> {
         let connect = |_| Arc::new(StubEditor::default()) as Arc<dyn Editor>;
         let (session, requested) = (SessionId::new("s"), RequestedServers::default());
-        let opened = workspaces.open(session, vec![folder], true, requested, connect);
+        let opened = workspaces.open(session, vec![directory], true, requested, connect);
         opened.await.map(|(workspace, _)| workspace)
     }
 
@@ -423,8 +423,8 @@ mod tests {
     async fn project_on_a_disk_that_hangs_does_not_stop_other_sessions() {
         let directory = tempfile::tempdir().unwrap();
         let (slow, other) = (directory.path().join("slow"), directory.path().join("other"));
-        for folder in [&slow, &other] {
-            std::fs::create_dir(folder).unwrap();
+        for directory in [&slow, &other] {
+            std::fs::create_dir(directory).unwrap();
         }
         let (go_on, may_continue) = mpsc::channel();
         let may_continue = Mutex::new(may_continue);
@@ -445,11 +445,13 @@ mod tests {
         let file = directory.path().join("file");
         std::fs::write(&file, "").unwrap();
         let workspaces = workspaces(Arc::new(DiskReader), Directories::default());
-        for (folder, expected) in
+        for (directory, expected) in
             [(directory.path().join("gone"), "not found"), (file, "not a folder")]
         {
-            let opened = open(Arc::clone(&workspaces), folder).await;
-            let Err(Error::BadFolder { number: 0, why }) = opened else { panic!("it was opened") };
+            let opened = open(Arc::clone(&workspaces), directory).await;
+            let Err(Error::BadDirectory { number: 0, why }) = opened else {
+                panic!("it was opened")
+            };
             assert_eq!(why, expected);
         }
     }

@@ -16,8 +16,9 @@ use crate::files::{self, Access};
 /// One saved answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedAnswer {
-    /// The folder it applies to.
-    pub folder: PathBuf,
+    /// The directory it applies to.
+    #[serde(rename = "folder")]
+    pub directory: PathBuf,
     /// The permission key.
     pub key: String,
     /// The pattern.
@@ -26,17 +27,17 @@ pub struct SavedAnswer {
     pub action: String,
 }
 
-/// The saved answers of one folder.
-pub struct FolderAnswers {
+/// The saved answers of one directory.
+pub struct DirectoryAnswers {
     file: PathBuf,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
-impl FolderAnswers {
-    /// Makes the answers of a folder, stored in the data directory.
+impl DirectoryAnswers {
+    /// Makes the answers of a directory, stored in the data directory.
     #[must_use]
-    pub fn new(data: &Path, folder: PathBuf) -> FolderAnswers {
-        FolderAnswers { file: file_in(data), folder }
+    pub fn new(data: &Path, directory: PathBuf) -> DirectoryAnswers {
+        DirectoryAnswers { file: file_in(data), directory }
     }
 }
 
@@ -46,13 +47,13 @@ pub fn file_in(data: &Path) -> PathBuf {
     data.join("permissions.json")
 }
 
-impl AnswerStore for FolderAnswers {
+impl AnswerStore for DirectoryAnswers {
     fn rules(&self) -> Vec<Rule> {
         let saved: Vec<SavedAnswer> = read(&self.file).unwrap_or_else(|err| {
             tracing::warn!("saved answers are ignored: {err}");
             Vec::new()
         });
-        let of_folder = saved.into_iter().filter(|rule| rule.folder == self.folder);
+        let of_directory = saved.into_iter().filter(|rule| rule.directory == self.directory);
         // An unknown action is treated as a rejection.
         let rule = |saved: SavedAnswer| Rule {
             key: saved.key,
@@ -60,19 +61,19 @@ impl AnswerStore for FolderAnswers {
             decision: Decision::from_word(&saved.action).unwrap_or(Decision::Reject),
             source: Source::Stored,
         };
-        of_folder.map(rule).collect()
+        of_directory.map(rule).collect()
     }
 
     fn add(&self, rule: &Rule) -> Result<(), String> {
         let new = SavedAnswer {
-            folder: self.folder.clone(),
+            directory: self.directory.clone(),
             key: rule.key.clone(),
             pattern: rule.pattern.clone(),
             action: rule.decision.word().to_owned(),
         };
         change::<Vec<SavedAnswer>>(&self.file, |rules| {
             rules.retain(|old| {
-                (&old.folder, &old.key, &old.pattern) != (&new.folder, &new.key, &new.pattern)
+                (&old.directory, &old.key, &old.pattern) != (&new.directory, &new.key, &new.pattern)
             });
             rules.push(new);
         })
@@ -106,8 +107,8 @@ where
     T: Serialize + DeserializeOwned + Default,
 {
     let failed = |err: std::io::Error| format!("cannot write {}: {err}", file.display());
-    let folder = file.parent().unwrap_or(Path::new("/"));
-    files::make_folder(folder, Access::Private).map_err(failed)?;
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    files::make_directory(directory, Access::Private).map_err(failed)?;
     let lock = files::open_lock(&file.with_extension("lock")).map_err(failed)?;
     lock.lock().map_err(failed)?;
     let mut value: T = read(file)?;
@@ -128,16 +129,16 @@ mod tests {
 
     // R: T2
     #[test]
-    fn saved_answers_outlive_the_process_and_belong_to_their_folder() {
+    fn saved_answers_outlive_the_process_and_belong_to_their_directory() {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().to_owned();
-        let here = FolderAnswers::new(&data, PathBuf::from("/here"));
-        let there = FolderAnswers::new(&data, PathBuf::from("/there"));
+        let here = DirectoryAnswers::new(&data, PathBuf::from("/here"));
+        let there = DirectoryAnswers::new(&data, PathBuf::from("/there"));
         assert_eq!(here.rules(), []);
         here.add(&allow("cargo test *")).unwrap();
         here.add(&allow("cargo test *")).unwrap();
         here.add(&Rule { decision: Decision::Reject, ..allow("rm *") }).unwrap();
-        let again = FolderAnswers::new(&data, PathBuf::from("/here"));
+        let again = DirectoryAnswers::new(&data, PathBuf::from("/here"));
         assert_eq!(again.rules().len(), 2);
         assert_eq!(again.rules()[0], allow("cargo test *"));
         assert_eq!(there.rules(), []);

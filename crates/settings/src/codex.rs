@@ -174,8 +174,8 @@ mod tests {
     }
 
     fn read_text(text: &str) -> Codex {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("config.toml");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config.toml");
         std::fs::write(&file, text).unwrap();
         read(&file, &environment())
     }

@@ -94,11 +94,11 @@ impl Config {
         let mut missing_keys = Vec::new();
         for (key, value) in &mut value {
             if let Some(path) = sources.origin(key).and_then(Origin::file) {
-                let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
+                let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
                 if key == "provider" {
-                    missing_keys = missing_keys_of(value, &folder, environment);
+                    missing_keys = missing_keys_of(value, &directory, environment);
                 }
-                substitute::substitute(value, &folder, environment, &mut sources.files);
+                substitute::substitute(value, &directory, environment, &mut sources.files);
             }
         }
         let home = environment.directories.home.as_deref();
@@ -163,11 +163,11 @@ impl Config {
         rows
     }
 
-    /// Returns the user's MCP servers for sessions in a folder.
+    /// Returns the user's MCP servers for sessions in a directory.
     #[must_use]
-    pub fn servers_for(&self, folder: &Path) -> McpServers {
+    pub fn servers_for(&self, directory: &Path) -> McpServers {
         let mut servers = self.mcp.clone();
-        if let Some(local) = self.local_servers.get(folder) {
+        if let Some(local) = self.local_servers.get(directory) {
             servers.disabled.extend(local.disabled.iter().cloned());
             servers.extend_missing(local.clone());
         }
@@ -316,12 +316,12 @@ pub fn check_readable(file: Option<&Path>) -> anyhow::Result<()> {
 /// Returns the providers whose key references something that does not exist.
 fn missing_keys_of(
     providers: &Value,
-    folder: &Path,
+    directory: &Path,
     environment: &Environment,
 ) -> Vec<(String, String)> {
     let missing = |(id, provider): (&String, &Value)| {
         let key = provider["options"]["apiKey"].as_str()?;
-        Some((id.clone(), substitute::missing_in(key, folder, environment)?))
+        Some((id.clone(), substitute::missing_in(key, directory, environment)?))
     };
     providers.as_object().into_iter().flatten().filter_map(missing).collect()
 }

@@ -24,8 +24,8 @@ impl Credentials {
     /// # Errors
     /// Fails without a data directory.
     pub fn new(directories: &Directories) -> anyhow::Result<Credentials> {
-        let folder = directories.data.as_ref().context("no home directory to store keys in")?;
-        Ok(Credentials { file: folder.join("auth.json") })
+        let directory = directories.data.as_ref().context("no home directory to store keys in")?;
+        Ok(Credentials { file: directory.join("auth.json") })
     }
 
     /// Returns the file.
@@ -132,9 +132,9 @@ mod tests {
     // R: I4
     #[test]
     fn keys_are_readable_by_the_user_alone() {
-        let directory = tempfile::tempdir().unwrap();
-        let folder = directory.path().to_owned();
-        let directories = Directories { data: Some(folder.clone()), ..Directories::default() };
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().to_owned();
+        let directories = Directories { data: Some(directory.clone()), ..Directories::default() };
         let credentials = Credentials::new(&directories).unwrap();
         assert!(credentials.keys().unwrap().is_empty());
         let key = Secret::new("sk-1");
@@ -150,7 +150,7 @@ mod tests {
             let mode = std::fs::metadata(credentials.file()).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
         assert!(credentials.remove_key("anthropic").unwrap());
         assert!(!credentials.remove_key("anthropic").unwrap());
         std::fs::write(credentials.file(), "{ sk-canary").unwrap();

@@ -44,7 +44,10 @@ impl Directories {
     #[must_use]
     pub fn opencode_configs(&self) -> Vec<PathBuf> {
         let names = ["opencode.json", "opencode.jsonc"];
-        self.opencode_config.iter().flat_map(|folder| names.map(|name| folder.join(name))).collect()
+        self.opencode_config
+            .iter()
+            .flat_map(|directory| names.map(|name| directory.join(name)))
+            .collect()
     }
 
     /// Returns the user's settings of Claude Code.

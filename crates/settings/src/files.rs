@@ -52,12 +52,12 @@ pub fn write_whole(file: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 
 /// Writes a file beside the old one and renames it: the file is complete at any time.
 pub(crate) fn replace(file: &Path, bytes: &[u8], access: Access) -> anyhow::Result<()> {
-    let folder =
+    let directory =
         file.parent().with_context(|| format!("{} has no parent directory", file.display()))?;
-    make_folder(folder, access).with_context(|| folder.display().to_string())?;
+    make_directory(directory, access).with_context(|| directory.display().to_string())?;
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".new-{}", std::process::id()));
-    let draft = folder.join(name);
+    let draft = directory.join(name);
     let written = write_new(&draft, bytes, access).and_then(|()| std::fs::rename(&draft, file));
     if written.is_err() {
         // What was written of it may hold keys.
@@ -90,14 +90,14 @@ fn options(access: Access) -> OpenOptions {
 }
 
 /// Creates a directory and those above it.
-pub(crate) fn make_folder(folder: &Path, access: Access) -> std::io::Result<()> {
+pub(crate) fn make_directory(directory: &Path, access: Access) -> std::io::Result<()> {
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     if access == Access::Private {
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     }
-    builder.create(folder)
+    builder.create(directory)
 }
 
 #[cfg(test)]

@@ -48,26 +48,26 @@ pub struct Places {
 impl Places {
     /// Finds the places for a session in these directories, the working directory first.
     #[must_use]
-    pub fn new(folders: &[PathBuf], directories: &Directories) -> Places {
+    pub fn new(given: &[PathBuf], directories: &Directories) -> Places {
         let (mut chain, mut roots) = (Vec::new(), Vec::new());
-        for folder in folders {
-            let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
-            let top = folder.ancestors().find(|above| above.join(".git").exists());
-            let root = top.unwrap_or(&folder).to_owned();
-            let mut below: Vec<PathBuf> = folder
+        for directory in given {
+            let directory = directory.canonicalize().unwrap_or_else(|_| directory.clone());
+            let top = directory.ancestors().find(|above| above.join(".git").exists());
+            let root = top.unwrap_or(&directory).to_owned();
+            let mut below: Vec<PathBuf> = directory
                 .ancestors()
                 .take_while(|above| above.starts_with(&root))
                 .map(Path::to_owned)
                 .collect();
             below.reverse();
-            below.retain(|folder| !chain.contains(folder));
+            below.retain(|directory| !chain.contains(directory));
             chain.extend(below);
             roots.push(root);
         }
         let Directories { config, opencode_config, claude, codex, home, .. } = directories;
         let user = [config, opencode_config, claude, codex].into_iter().flatten().cloned();
         let (user, home) = (user.collect(), home.clone());
-        Places { user, home, given: folders.to_vec(), chain, roots }
+        Places { user, home, given: given.to_vec(), chain, roots }
     }
 
     /// Returns the tops of the projects.
@@ -86,11 +86,11 @@ impl Places {
     #[must_use]
     pub fn is_known(&self, path: &Path) -> bool {
         // A rule may be about a single file.
-        if self.chain.iter().any(|folder| folder.join(".claude/rules").is_dir()) {
+        if self.chain.iter().any(|directory| directory.join(".claude/rules").is_dir()) {
             return false;
         }
         let is_known =
-            |folder: &Path| self.given.iter().chain(&self.chain).any(|known| known == folder);
+            |directory: &Path| self.given.iter().chain(&self.chain).any(|known| known == directory);
         path.parent().is_some_and(is_known) && !path.is_dir()
     }
 }
@@ -143,19 +143,19 @@ pub fn sources(
 ) -> Vec<InstructionFile> {
     let read = |path: &Path, most| read_project(files, path, most);
     // Other agents usually have the same text: the first is enough.
-    let user = places.user.iter().find_map(|folder| first(folder, &read_own));
+    let user = places.user.iter().find_map(|directory| first(directory, &read_own));
     let mut all = Vec::new();
     if let Some(file) = user {
         add_with_imports(file, true, places, files, &mut all);
     }
-    for folder in places.user.iter().filter(|folder| folder.ends_with(".claude")) {
-        all.extend(imports::rules(folder, None, &read_own));
+    for directory in places.user.iter().filter(|directory| directory.ends_with(".claude")) {
+        all.extend(imports::rules(directory, None, &read_own));
     }
-    for folder in &places.chain {
-        for file in all_of(folder, &read) {
+    for directory in &places.chain {
+        for file in all_of(directory, &read) {
             add_with_imports(file, false, places, files, &mut all);
         }
-        all.extend(imports::rules(&folder.join(".claude"), None, &read));
+        all.extend(imports::rules(&directory.join(".claude"), None, &read));
     }
     let users = patterns.user.iter().map(|pattern| (pattern, false));
     let theirs = patterns.project.iter().map(|pattern| (pattern, true));
@@ -200,12 +200,12 @@ fn add_with_imports(
 }
 
 /// Reads the instructions of a directory: the first of the known files, and the one for one person.
-fn all_of(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Vec<InstructionFile> {
-    let local = folder.join(LOCAL);
+fn all_of(directory: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Vec<InstructionFile> {
+    let local = directory.join(LOCAL);
     let more = read(&local, MAX_INSTRUCTION_FILE).filter(|(text, _)| !text.trim().is_empty());
     let origin = local.to_string_lossy().into_owned();
     let more = more.map(|(text, size)| InstructionFile { origin, text, size });
-    first(folder, read).into_iter().chain(more).collect()
+    first(directory, read).into_iter().chain(more).collect()
 }
 
 /// Tells whether a project must not give the model a file: reading it would need permission.
@@ -217,9 +217,9 @@ fn is_private(path: &Path, files: &dyn ProjectFiles) -> bool {
 }
 
 /// Reads the first of the known files that a directory has and that is not empty.
-fn first(folder: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<InstructionFile> {
+fn first(directory: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<InstructionFile> {
     NAMES.iter().find_map(|name| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         let (text, size) = read(&path, MAX_INSTRUCTION_FILE)?;
         let origin = path.to_string_lossy().into_owned();
         (!text.trim().is_empty()).then_some(InstructionFile { origin, text, size })
@@ -232,27 +232,27 @@ pub fn touched(
     files: &dyn ProjectFiles,
     paths: &[PathBuf],
 ) -> Vec<InstructionFile> {
-    let mut folders: Vec<&Path> = Vec::new();
+    let mut directories: Vec<&Path> = Vec::new();
     let paths: Vec<PathBuf> = paths.iter().map(|path| real(path)).collect();
     for path in &paths {
         let Some(root) = places.roots.iter().find(|root| path.starts_with(root)) else { continue };
-        let below = path.ancestors().take_while(|folder| folder.starts_with(root));
-        let known = |folder: &&Path| places.chain.iter().any(|known| known == folder);
-        let mut below: Vec<&Path> = below.filter(|folder| !known(folder)).collect();
+        let below = path.ancestors().take_while(|directory| directory.starts_with(root));
+        let known = |directory: &&Path| places.chain.iter().any(|known| known == directory);
+        let mut below: Vec<&Path> = below.filter(|directory| !known(directory)).collect();
         below.reverse();
-        below.retain(|folder| !folders.contains(folder));
-        folders.extend(below);
+        below.retain(|directory| !directories.contains(directory));
+        directories.extend(below);
     }
     let read = |path: &Path, most| read_project(files, path, most);
     let mut found = Vec::new();
-    for file in folders.into_iter().flat_map(|folder| all_of(folder, &read)) {
+    for file in directories.into_iter().flat_map(|directory| all_of(directory, &read)) {
         add_with_imports(file, false, places, files, &mut found);
     }
-    for (path, folder) in
+    for (path, directory) in
         paths.iter().flat_map(|path| places.chain.iter().map(move |at| (path, at)))
     {
-        let Ok(inside) = path.strip_prefix(folder) else { continue };
-        for file in imports::rules(&folder.join(".claude"), Some(inside), &read) {
+        let Ok(inside) = path.strip_prefix(directory) else { continue };
+        for file in imports::rules(&directory.join(".claude"), Some(inside), &read) {
             if found.iter().all(|known: &InstructionFile| known.origin != file.origin) {
                 found.push(file);
             }

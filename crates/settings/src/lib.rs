@@ -91,7 +91,7 @@ impl Settings {
 
     /// Reads a project of these settings.
     #[must_use]
-    pub fn project(&self, folder: &std::path::Path) -> Project {
-        Project::read(folder, &self.directories, &*self.reader)
+    pub fn project(&self, directory: &std::path::Path) -> Project {
+        Project::read(directory, &self.directories, &*self.reader)
     }
 }

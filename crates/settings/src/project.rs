@@ -44,7 +44,7 @@ const MOST_PATTERNS: usize = 32;
 /// A project as it was when it was read.
 #[derive(Debug)]
 pub struct Project {
-    folder: PathBuf,
+    directory: PathBuf,
     home: Option<PathBuf>,
     configs: Vec<ConfigFile>,
     agents: Vec<Found>,
@@ -79,14 +79,14 @@ impl ConfigFile {
 impl Project {
     /// Reads a project and checks whether the user trusts it.
     #[must_use]
-    pub fn read(folder: &Path, directories: &Directories, reader: &dyn ReadText) -> Project {
+    pub fn read(directory: &Path, directories: &Directories, reader: &dyn ReadText) -> Project {
         let mut problems = Vec::new();
         let mut floors = Vec::new();
-        let configs = configs(folder, reader, &mut problems, &mut floors);
-        let agents = files::of_project(folder, Sort::Agents, reader, &mut problems);
-        let commands = files::of_project(folder, Sort::Commands, reader, &mut problems);
-        let claude = claude_settings(folder, directories.home.as_deref(), reader);
-        let mcp_json = mcp_json(folder, reader, &mut problems);
+        let configs = configs(directory, reader, &mut problems, &mut floors);
+        let agents = files::of_project(directory, Sort::Agents, reader, &mut problems);
+        let commands = files::of_project(directory, Sort::Commands, reader, &mut problems);
+        let claude = claude_settings(directory, directories.home.as_deref(), reader);
+        let mcp_json = mcp_json(directory, reader, &mut problems);
         let mut parts = parts_of(&configs, &commands, directories.home.as_deref());
         for (file, settings) in &claude {
             parts.extend(settings.parts.iter().map(|(key, runs)| Part {
@@ -97,10 +97,10 @@ impl Project {
         if let Some(servers) = mcp_json.get("mcpServers") {
             list(&format!("`mcpServers` in {MCP_JSON}"), servers, &mut parts);
         }
-        let trust = trust::check(directories.data.as_deref(), folder, &parts, reader);
-        let (folder, home) = (folder.to_owned(), directories.home.clone());
+        let trust = trust::check(directories.data.as_deref(), directory, &parts, reader);
+        let (directory, home) = (directory.to_owned(), directories.home.clone());
         Project {
-            folder,
+            directory,
             home,
             configs,
             agents,
@@ -116,8 +116,8 @@ impl Project {
 
     /// Returns the project's directory.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Returns what it could run or would allow.
@@ -301,13 +301,16 @@ impl Project {
         if self.parts.len() > names.len() {
             names.push(format!("{} more", self.parts.len() - names.len()));
         }
-        let folder = visible(&self.folder.to_string_lossy());
-        format!("{}: {why}. To review and trust it, run `purlin trust {folder}`.", names.join(", "))
+        let directory = visible(&self.directory.to_string_lossy());
+        format!(
+            "{}: {why}. To review and trust it, run `purlin trust {directory}`.",
+            names.join(", ")
+        )
     }
 }
 
 fn configs(
-    folder: &Path,
+    directory: &Path,
     reader: &dyn ReadText,
     problems: &mut Vec<String>,
     floors: &mut Vec<AskFloor>,
@@ -320,7 +323,7 @@ fn configs(
                 "This project's {name}"
             ))));
         };
-        let text = match reader.read_text(&folder.join(name), LARGEST) {
+        let text = match reader.read_text(&directory.join(name), LARGEST) {
             Ok(Some(text)) => text,
             Ok(None) => continue,
             Err(why) => {
@@ -346,11 +349,11 @@ fn configs(
 const MCP_JSON: &str = ".mcp.json";
 
 fn claude_settings(
-    folder: &Path,
+    directory: &Path,
     home: Option<&Path>,
     reader: &dyn ReadText,
 ) -> Vec<(&'static str, ClaudeSettings)> {
-    let read = |name: &'static str| match reader.read_text(&folder.join(name), LARGEST) {
+    let read = |name: &'static str| match reader.read_text(&directory.join(name), LARGEST) {
         Ok(Some(text)) => Some((name, claude::read(&text, name, Source::Project, home))),
         Ok(None) => None,
         Err(why) => Some((name, claude::unreadable(name, &why))),
@@ -358,8 +361,8 @@ fn claude_settings(
     claude::IN_PROJECT.into_iter().filter_map(read).collect()
 }
 
-fn mcp_json(folder: &Path, reader: &dyn ReadText, problems: &mut Vec<String>) -> Value {
-    let text = reader.read_text(&folder.join(MCP_JSON), LARGEST);
+fn mcp_json(directory: &Path, reader: &dyn ReadText, problems: &mut Vec<String>) -> Value {
+    let text = reader.read_text(&directory.join(MCP_JSON), LARGEST);
     let value = text.and_then(|text| match text {
         Some(text) => {
             serde_json::from_str(&text).map_err(|err| format!("line {}: invalid JSON", err.line()))
@@ -444,16 +447,16 @@ mod tests {
 
     #[test]
     fn parts_that_could_run_are_listed_and_rules_that_allow_need_trust() {
-        let directory = tempfile::tempdir().unwrap();
-        let folder = directory.path().to_owned();
-        std::fs::create_dir_all(folder.join(".purlin/command")).unwrap();
-        std::fs::write(folder.join(".purlin/command/x.md"), "!`id`").unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().to_owned();
+        std::fs::create_dir_all(directory.join(".purlin/command")).unwrap();
+        std::fs::write(directory.join(".purlin/command/x.md"), "!`id`").unwrap();
         let text = r#"{ "mcp": { "x": { "type": "local", "command": ["node", "x y.js"] } },
             "permission": { "bash": { "*": "allow", "git push *": "deny" } }, "model": "a/b" }"#;
-        std::fs::write(folder.join("opencode.json"), text).unwrap();
-        let data = folder.join("data");
+        std::fs::write(directory.join("opencode.json"), text).unwrap();
+        let data = directory.join("data");
         let directories = Directories { data: Some(data), ..Directories::default() };
-        let read = || Project::read(&folder, &directories, &DiskReader);
+        let read = || Project::read(&directory, &directories, &DiskReader);
         let project = read();
         let names: Vec<&str> = project.parts().iter().map(|part| part.name.as_str()).collect();
         assert_eq!(
@@ -465,7 +468,7 @@ mod tests {
         assert_eq!(project.rules().len(), 1);
         assert_eq!(project.rules()[0].decision, Decision::Reject);
         assert_eq!(project.servers().0, McpServers::default());
-        trust::add(directories.data.as_ref().unwrap(), &folder, project.parts()).unwrap();
+        trust::add(directories.data.as_ref().unwrap(), &directory, project.parts()).unwrap();
         assert_eq!(read().rules().len(), 2);
         assert_eq!(read().servers().0.servers.len(), 1);
     }

@@ -20,10 +20,11 @@ pub enum Trust {
     Not(String),
 }
 
-/// One trusted folder.
+/// One trusted directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Trusted {
-    folder: PathBuf,
+    #[serde(rename = "folder")]
+    directory: PathBuf,
     /// The hash of everything that needs trust.
     hash: String,
 }
@@ -34,7 +35,7 @@ const LARGEST: u64 = 16 * 1024 * 1024;
 /// Tells whether the user trusts these parts of a project, by the store in the data directory.
 pub(crate) fn check(
     data: Option<&Path>,
-    folder: &Path,
+    directory: &Path,
     parts: &[Part],
     reader: &dyn ReadText,
 ) -> Trust {
@@ -55,8 +56,8 @@ pub(crate) fn check(
         Ok(None) => Vec::new(),
         Err(why) => return Trust::Not(why),
     };
-    let folder = real(folder);
-    match trusted.iter().find(|trusted| trusted.folder == folder) {
+    let directory = real(directory);
+    match trusted.iter().find(|trusted| trusted.directory == directory) {
         Some(trusted) if trusted.hash == hash(parts) => Trust::Trusted,
         Some(_) => Trust::Not("settings changed since you trusted them".to_owned()),
         None => Trust::Not("folder not trusted".to_owned()),
@@ -69,17 +70,17 @@ pub(crate) fn check(
 /// Says why the store cannot be read.
 pub fn list(data: &Path) -> Result<Vec<PathBuf>, String> {
     let trusted: Vec<Trusted> = answer_store::read(&file_in(data))?;
-    Ok(trusted.into_iter().map(|trusted| trusted.folder).collect())
+    Ok(trusted.into_iter().map(|trusted| trusted.directory).collect())
 }
 
 /// Trusts these parts of a project, until they change.
 ///
 /// # Errors
 /// Says why the store cannot be written.
-pub fn add(data: &Path, folder: &Path, parts: &[Part]) -> Result<(), String> {
-    let new = Trusted { folder: real(folder), hash: hash(parts) };
+pub fn add(data: &Path, directory: &Path, parts: &[Part]) -> Result<(), String> {
+    let new = Trusted { directory: real(directory), hash: hash(parts) };
     answer_store::change::<Vec<Trusted>>(&file_in(data), |all| {
-        all.retain(|trusted| trusted.folder != new.folder);
+        all.retain(|trusted| trusted.directory != new.directory);
         all.push(new);
     })
 }
@@ -88,12 +89,12 @@ pub fn add(data: &Path, folder: &Path, parts: &[Part]) -> Result<(), String> {
 ///
 /// # Errors
 /// Says why the store cannot be written.
-pub fn revoke(data: &Path, folder: &Path) -> Result<bool, String> {
-    let folder = real(folder);
+pub fn revoke(data: &Path, directory: &Path) -> Result<bool, String> {
+    let directory = real(directory);
     let mut was_trusted = false;
     answer_store::change::<Vec<Trusted>>(&file_in(data), |all| {
         let before = all.len();
-        all.retain(|trusted| trusted.folder != folder);
+        all.retain(|trusted| trusted.directory != directory);
         was_trusted = all.len() < before;
     })?;
     Ok(was_trusted)
@@ -105,8 +106,8 @@ fn file_in(data: &Path) -> PathBuf {
 
 /// Returns a directory with links followed.
 #[must_use]
-pub fn real(folder: &Path) -> PathBuf {
-    folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
+pub fn real(directory: &Path) -> PathBuf {
+    directory.canonicalize().unwrap_or_else(|_| directory.to_owned())
 }
 
 fn hash(parts: &[Part]) -> String {
@@ -126,11 +127,12 @@ mod tests {
     use crate::DiskReader;
 
     #[test]
-    fn trust_belongs_to_the_folder_and_to_what_would_run() {
+    fn trust_belongs_to_the_directory_and_to_what_would_run() {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().to_owned();
         let part = |runs: &str| Part { name: "MCP server x".to_owned(), runs: runs.to_owned() };
-        let check = |folder: &Path, parts: &[Part]| check(Some(&data), folder, parts, &DiskReader);
+        let check =
+            |directory: &Path, parts: &[Part]| check(Some(&data), directory, parts, &DiskReader);
         let (here, there) = (tempfile::env::temp_dir(), PathBuf::from("/"));
         let parts = [part("node x.js")];
         assert_eq!(check(&here, &[]), Trust::Trusted);

@@ -7,7 +7,7 @@ use super::context::Context;
 use super::items::{Assignment, Item, Redirect, Simple};
 use super::known::Known;
 use super::need::{Always, Form, Need, NeedKind, Verdict};
-use super::paths::{self, Folders};
+use super::paths::{self, Directories};
 use super::recursive_reads::Walk;
 use super::resolve::{is_in_git, is_narrow};
 use super::secret::is_secret;
@@ -19,17 +19,17 @@ use super::{git, opaque, parse, prefix, programs, repository, wrappers};
 pub fn needs(command: &str, at: &Context<'_>) -> Vec<Need> {
     let mut analyser = Analyser {
         at,
-        folders: Folders::new(at),
+        directories: Directories::new(at),
         is_lost: false,
         needs: Vec::new(),
         seen: HashSet::new(),
         depth: 0,
     };
     analyser.command(command);
-    // The next iteration of a loop begins in the folder where the last one ended.
+    // The next iteration of a loop begins in the directory where the last one ended.
     let mut places = 1;
-    while command.contains("done") && analyser.folders.count() > places {
-        places = analyser.folders.count();
+    while command.contains("done") && analyser.directories.count() > places {
+        places = analyser.directories.count();
         analyser.command(command);
     }
     if analyser.needs.is_empty() && !command.trim().is_empty() {
@@ -38,15 +38,15 @@ pub fn needs(command: &str, at: &Context<'_>) -> Vec<Need> {
     analyser.needs
 }
 
-/// Commands that can change the shell's working folder.
+/// Commands that can change the shell's working directory.
 const MOVING: [&str; 8] = ["cd", "pushd", "popd", "source", ".", "eval", "builtin", "command"];
 /// How deeply commands may be nested in the text of other commands.
 const DEEPEST: usize = 4;
 
 struct Analyser<'a> {
     at: &'a Context<'a>,
-    folders: Folders<'a>,
-    /// Whether the working folder is unknown.
+    directories: Directories<'a>,
+    /// Whether the working directory is unknown.
     is_lost: bool,
     needs: Vec<Need>,
     seen: HashSet<(NeedKind, Form, String, Verdict, bool)>,
@@ -71,7 +71,7 @@ impl Analyser<'_> {
     fn push(&mut self, need: Need, why: impl Into<String>) {
         let Need { kind, form, subject, default, always, .. } = &need;
         if self.seen.insert((*kind, *form, subject.clone(), *default, always.is_some())) {
-            let is_elsewhere = self.folders.has_moved || self.is_lost;
+            let is_elsewhere = self.directories.has_moved || self.is_lost;
             self.needs.push(Need { why: why.into(), is_elsewhere, ..need });
         }
     }
@@ -115,7 +115,7 @@ impl Analyser<'_> {
             return self.simple(&Simple { words: inner.words, ..simple.clone() });
         }
         self.inside(words, *has_input);
-        let known = programs::analyse(simple, &mut self.folders);
+        let known = programs::analyse(simple, &mut self.directories);
         match known {
             Ok(known) => {
                 self.push_command(simple, Ok(()));
@@ -209,15 +209,15 @@ impl Analyser<'_> {
         let value = text.split_once('=').map(|(_, value)| value);
         let after = text.strip_prefix('-').and_then(|letters| letters.get(1..));
         let inside = value.into_iter().chain(after).map(Word::text);
-        let mut notes = self.folders.links(word);
-        notes.extend(inside.flat_map(|value| self.folders.links(&value)));
+        let mut notes = self.directories.links(word);
+        notes.extend(inside.flat_map(|value| self.directories.links(&value)));
         notes
     }
 
     fn places(&mut self, known: Known) {
         known.walks.iter().for_each(|walk| self.below(walk));
         for path in known.reads {
-            match self.folders.find(&path) {
+            match self.directories.find(&path) {
                 paths::Destination::Inside(paths) => {
                     for path in paths {
                         let subject = path.to_string_lossy();
@@ -245,21 +245,21 @@ impl Analyser<'_> {
         }
     }
 
-    /// Checks everything in the folders that a program reads recursively.
+    /// Checks everything in the directories that a program reads recursively.
     fn below(&mut self, walk: &Walk) {
         let here = [Word::text(".")];
         let words = if walk.tops.is_empty() { &here } else { walk.tops.as_slice() };
         let mut tops = Vec::new();
         for word in words {
             // Other destinations are among the files it reads, and were checked there.
-            if let paths::Destination::Inside(paths) = self.folders.find(word) {
+            if let paths::Destination::Inside(paths) = self.directories.find(word) {
                 tops.extend(paths);
             }
         }
         let mut next = 0;
         while let Some(top) = tops.get(next).cloned() {
             next += 1;
-            for own in self.folders.own_below(&top) {
+            for own in self.directories.own_below(&top) {
                 self.outside(&own);
             }
             let below = walk.look(&top);
@@ -272,7 +272,7 @@ impl Analyser<'_> {
                 );
             }
             for link in below.links {
-                if !self.folders.is_inside(&link) {
+                if !self.directories.is_inside(&link) {
                     self.outside(&link);
                 } else if !tops.iter().any(|top| link.starts_with(top)) {
                     tops.push(link);
@@ -293,7 +293,7 @@ impl Analyser<'_> {
     }
 
     fn outside(&mut self, path: &Path) {
-        // The pattern for the contents of a folder does not match the folder itself.
+        // The pattern for the contents of a directory does not match the directory itself.
         let around =
             path.parent().filter(|around| !path.is_dir() && is_narrow(around, self.at.home));
         let always = around.map_or(Always::Exact, |around| Always::Below(around.to_owned()));
@@ -303,7 +303,7 @@ impl Analyser<'_> {
 
     fn redirect(&mut self, redirect: &Redirect) {
         let raw = &redirect.target.raw;
-        match (self.folders.find(&redirect.target), redirect.writes) {
+        match (self.directories.find(&redirect.target), redirect.writes) {
             (paths::Destination::Device, _) => {}
             (paths::Destination::Inside(paths), true) => {
                 for path in paths {
@@ -339,11 +339,11 @@ impl Analyser<'_> {
         }
     }
 
-    /// Tells whether the sandbox certainly refuses writing to a path. From an uncertain working folder it may be another path.
+    /// Tells whether the sandbox certainly refuses writing to a path. From an uncertain working directory it may be another path.
     fn is_out_of_reach(&self, word: &Word, path: &Path) -> bool {
         let is_certain = match &word.means {
             Meaning::Text(text) => {
-                text.starts_with('/') || (self.folders.count() == 1 && !self.is_lost)
+                text.starts_with('/') || (self.directories.count() == 1 && !self.is_lost)
             }
             Meaning::Home(_) => true,
             Meaning::Names(_) | Meaning::Unknown => false,
@@ -353,7 +353,7 @@ impl Analyser<'_> {
 
     /// Tells whether the sandbox allows writing to a path outside.
     fn is_writable(&self, path: &Path) -> bool {
-        self.at.writable.iter().any(|folder| path.starts_with(folder))
+        self.at.writable.iter().any(|directory| path.starts_with(directory))
     }
 
     fn written(&mut self, path: &Path) {

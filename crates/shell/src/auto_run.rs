@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-/// Files and folders by name, wherever they are in a project.
+/// Files and directories by name, wherever they are in a project.
 pub const AUTO_RUN: [&str; 40] = [
     // Editors.
     ".vscode",
@@ -40,7 +40,7 @@ pub const AUTO_RUN: [&str; 40] = [
     ".aider.conf.yml",
     ".purlin",
     "purlin.json",
-    // Shells and tools that act when a folder is entered.
+    // Shells and tools that act when a directory is entered.
     ".envrc",
     ".mise.toml",
     "mise.toml",
@@ -56,7 +56,7 @@ pub const AUTO_RUN: [&str; 40] = [
 /// Extensions of files that open as a project of an editor.
 const PROJECTS: [&str; 2] = [".code-workspace", ".sublime-project"];
 
-/// Tells whether a name is that of a file or folder that something runs by itself.
+/// Tells whether a name is that of a file or directory that something runs by itself.
 #[must_use]
 pub fn is_auto_run_name(name: &str) -> bool {
     // Some file systems ignore case.
@@ -64,7 +64,7 @@ pub fn is_auto_run_name(name: &str) -> bool {
     AUTO_RUN.contains(&name.as_str()) || PROJECTS.iter().any(|end| name.ends_with(end))
 }
 
-/// Tells whether a path, relative to the session's folder, is such a file or in such a folder.
+/// Tells whether a path, relative to the session's directory, is such a file or in such a directory.
 #[must_use]
 pub fn is_auto_run(relative: &Path) -> bool {
     relative.components().any(|part| part.as_os_str().to_str().is_some_and(is_auto_run_name))

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 /// Where a command would run.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// The folder it starts in.
+    /// The directory it starts in.
     pub cwd: &'a Path,
-    /// The folders of the session.
+    /// The directories of the session.
     pub roots: &'a [PathBuf],
-    /// Our own configuration and data. They belong to no session, even inside its folders.
+    /// Our own configuration and data. They belong to no session, even inside its directories.
     pub own: &'a [PathBuf],
-    /// The user's home folder.
+    /// The user's home directory.
     pub home: Option<&'a Path>,
     /// Whether it runs in the sandbox. Without one every command needs permission.
     pub is_sandboxed: bool,
-    /// The folders outside, with links resolved, that the sandbox lets it write to.
+    /// The directories outside, with links resolved, that the sandbox lets it write to.
     pub writable: &'a [PathBuf],
     /// Resolves the links of a path, even if its last part does not exist yet; `None` if it cannot be resolved.
     pub real: &'a dyn Fn(&Path) -> Option<PathBuf>,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::known::Known;
 use super::options::{Options, Sorted, sort};
-use super::paths::Folders;
+use super::paths::Directories;
 use super::recursive_reads::Walk;
 use super::repository::tracked_secrets;
 use super::word::{Meaning, Word};
@@ -255,10 +255,10 @@ pub(crate) fn is_read_only(words: &[Word]) -> bool {
 }
 
 /// Analyses a call of `git`.
-pub(crate) fn analyse(words: &[Word], folders: &Folders<'_>) -> Result<Known, String> {
+pub(crate) fn analyse(words: &[Word], directories: &Directories<'_>) -> Result<Known, String> {
     const GLOBAL: [&str; 4] = ["--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"];
-    if folders.has_moved {
-        // A folder of the project may look like a repository and have a configuration that runs something.
+    if directories.has_moved {
+        // A directory of the project may look like a repository and have a configuration that runs something.
         return Err("the configuration of another folder may make git run programs".to_owned());
     }
     let mut rest = words;
@@ -279,13 +279,13 @@ pub(crate) fn analyse(words: &[Word], folders: &Folders<'_>) -> Result<Known, St
         return Err("the git subcommand is only known at run time".to_owned());
     };
     if name == "reflog" && arguments.is_empty() {
-        return tracked_secrets(folders.start()).map(|_| Known::default());
+        return tracked_secrets(directories.start()).map(|_| Known::default());
     }
     let second = arguments.first().and_then(Word::as_text).unwrap_or_default();
     if SECOND.contains(&(name, second)) {
         let options = Options { flags: "pnz#u", valued: "", long: HISTORY, others: false };
         let sorted = sort(&arguments[1..], &options)?;
-        return known(&Call { name: second, arguments, sorted: &sorted }, folders);
+        return known(&Call { name: second, arguments, sorted: &sorted }, directories);
     }
     let Some(look) =
         READ_COMMANDS.iter().find(|look| look.names.split(' ').any(|known| known == name))
@@ -305,7 +305,7 @@ pub(crate) fn analyse(words: &[Word], folders: &Folders<'_>) -> Result<Known, St
     if !look.needs.is_empty() && !sorted.has(look.needs) {
         return Err(format!("`git {name}` may change something"));
     }
-    known(&Call { name, arguments, sorted: &sorted }, folders)
+    known(&Call { name, arguments, sorted: &sorted }, directories)
 }
 
 /// A call of a command that only reads.
@@ -315,8 +315,8 @@ struct Call<'a> {
     sorted: &'a Sorted<'a>,
 }
 
-/// Returns what it reads. Most operands are revisions, so only those are checked that lead out of the folder or name secrets.
-fn known(call: &Call<'_>, folders: &Folders<'_>) -> Result<Known, String> {
+/// Returns what it reads. Most operands are revisions, so only those are checked that lead out of the directory or name secrets.
+fn known(call: &Call<'_>, directories: &Directories<'_>) -> Result<Known, String> {
     let sorted = call.sorted;
     let mut values = sorted.values.iter().map(|(_, value)| value);
     if values.any(|value| value.contains("%G") || value.contains("%(signature")) {
@@ -336,9 +336,9 @@ fn known(call: &Call<'_>, folders: &Folders<'_>) -> Result<Known, String> {
     let held = texts.filter_map(|text| Some(text.rsplit_once(':')?.1));
     reads.extend(held.filter(|path| is_secret(Path::new(path))).map(Word::text));
     let walks = if is_free { vec![Walk::of_all(&sorted.operands)] } else { Vec::new() };
-    let tracked = tracked_secrets(folders.start())?;
+    let tracked = tracked_secrets(directories.start())?;
     if call.prints() {
-        let reach = call.reach(folders.start());
+        let reach = call.reach(directories.start());
         let is_near = |secret: &PathBuf| {
             reach.as_ref().is_none_or(|reach| reach.iter().any(|near| secret.starts_with(near)))
         };
@@ -408,7 +408,7 @@ impl Call<'_> {
     }
 
     /// Returns the paths that it is limited to; `None` for all tracked files.
-    fn reach(&self, folder: &Path) -> Option<Vec<PathBuf>> {
+    fn reach(&self, directory: &Path) -> Option<Vec<PathBuf>> {
         if !["diff", "log", "show", "grep", "whatchanged"].contains(&self.name) {
             return None;
         }
@@ -432,7 +432,8 @@ impl Call<'_> {
             return None;
         }
         // Without `--` git takes a word for a path only if it exists and is not a revision.
-        let places = named.iter().filter_map(|word| word.as_text()).map(|text| folder.join(text));
+        let places =
+            named.iter().filter_map(|word| word.as_text()).map(|text| directory.join(text));
         let places = places.filter(|place| end.is_some() || place.symlink_metadata().is_ok());
         let places: Vec<PathBuf> = places.map(|place| clean(&place)).collect();
         (!places.is_empty()).then_some(places)

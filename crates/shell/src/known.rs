@@ -8,7 +8,7 @@ use super::word::Word;
 pub(crate) struct Known {
     /// The files that its arguments name.
     pub(crate) reads: Vec<Word>,
-    /// The folders that it reads recursively.
+    /// The directories that it reads recursively.
     pub(crate) walks: Vec<Walk>,
 }
 

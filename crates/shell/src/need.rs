@@ -21,7 +21,7 @@ pub struct Need {
     pub notes: Vec<String>,
     /// The reason for the default.
     pub why: String,
-    /// Whether it is, or may be, done in another folder than the command starts in.
+    /// Whether it is, or may be, done in another directory than the command starts in.
     pub is_elsewhere: bool,
 }
 
@@ -30,13 +30,13 @@ pub struct Need {
 pub enum NeedKind {
     /// Running a program.
     Run,
-    /// Reading a file inside the session's folders.
+    /// Reading a file inside the session's directories.
     Read,
     /// Writing a file.
     Write,
-    /// Reading outside the session's folders.
+    /// Reading outside the session's directories.
     Outside,
-    /// Writing outside the session's folders.
+    /// Writing outside the session's directories.
     WriteOutside,
     /// Changing a repository's `.git`.
     Git,
@@ -53,7 +53,7 @@ pub enum Form {
     Exact,
     /// For text that cannot be analysed: no rule that allows a program may match it.
     Unanalysed,
-    /// For a whole command that works in another folder: no rule for this folder may match it.
+    /// For a whole command that works in another directory: no rule for this directory may match it.
     Elsewhere,
 }
 
@@ -75,7 +75,7 @@ pub enum Always {
     Exact,
     /// Every command that begins with these words.
     StartingWith(String),
-    /// Everything directly or deeper in this folder.
+    /// Everything directly or deeper in this directory.
     Below(PathBuf),
 }
 

@@ -1,4 +1,4 @@
-//! Which files the words of a command name: inside the session's folders, outside, or unknown.
+//! Which files the words of a command name: inside the session's directories, outside, or unknown.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use super::resolve::clean;
 use super::wildcard;
 use super::word::{Meaning, Word};
 
-/// The working folders that a command may have while it runs: `cd` adds one.
-pub(crate) struct Folders<'a> {
+/// The working directories that a command may have while it runs: `cd` adds one.
+pub(crate) struct Directories<'a> {
     at: &'a Context<'a>,
     now: Vec<PathBuf>,
-    /// Whether it may be in another folder than the one it started in.
+    /// Whether it may be in another directory than the one it started in.
     pub(crate) has_moved: bool,
 }
 
 /// Where a word leads.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Destination {
-    /// Into the session's folders, from every working folder: the resolved paths.
+    /// Into the session's directories, from every working directory: the resolved paths.
     Inside(Vec<PathBuf>),
     /// Out of them: one of the resolved paths.
     Outside(PathBuf),
@@ -29,20 +29,20 @@ pub(crate) enum Destination {
     Unknown,
 }
 
-/// The most working folders that are tracked.
+/// The most working directories that are tracked.
 const MOST: usize = 8;
 
-impl<'a> Folders<'a> {
-    pub(crate) fn new(at: &'a Context<'a>) -> Folders<'a> {
-        Folders { at, now: vec![at.cwd.to_owned()], has_moved: false }
+impl<'a> Directories<'a> {
+    pub(crate) fn new(at: &'a Context<'a>) -> Directories<'a> {
+        Directories { at, now: vec![at.cwd.to_owned()], has_moved: false }
     }
 
-    /// Returns the folder that it starts in.
+    /// Returns the directory that it starts in.
     pub(crate) fn start(&self) -> &Path {
         self.at.cwd
     }
 
-    /// Returns how many working folders it may have.
+    /// Returns how many working directories it may have.
     pub(crate) fn count(&self) -> usize {
         self.now.len()
     }
@@ -70,7 +70,7 @@ impl<'a> Folders<'a> {
         if path.starts_with("/dev/tcp") || path.starts_with("/dev/udp") {
             return Destination::Unknown;
         }
-        self.locate(self.now.iter().map(|folder| folder.join(&path)))
+        self.locate(self.now.iter().map(|directory| directory.join(&path)))
     }
 
     /// Finds where a pattern leads: every name that matches now is checked as if it were written.
@@ -80,8 +80,8 @@ impl<'a> Folders<'a> {
             return Destination::Unknown;
         }
         let mut paths = Vec::new();
-        for folder in &self.now {
-            match expand(folder, names) {
+        for directory in &self.now {
+            match expand(directory, names) {
                 Some(found) => paths.extend(found),
                 None => return Destination::Unknown,
             }
@@ -107,16 +107,16 @@ impl<'a> Folders<'a> {
 
     pub(crate) fn is_inside(&self, real: &Path) -> bool {
         // Whole components are compared: `/repo-evil` is not inside `/repo`.
-        let is_below = |folder: &PathBuf| {
-            (self.at.real)(folder).is_some_and(|folder| real.starts_with(folder))
+        let is_below = |directory: &PathBuf| {
+            (self.at.real)(directory).is_some_and(|directory| real.starts_with(directory))
         };
         self.at.roots.iter().any(is_below) && !self.at.own.iter().any(is_below)
     }
 
-    /// Returns our own folders inside another.
-    pub(crate) fn own_below(&self, folder: &Path) -> Vec<PathBuf> {
+    /// Returns our own directories inside another.
+    pub(crate) fn own_below(&self, directory: &Path) -> Vec<PathBuf> {
         let own = self.at.own.iter().filter_map(|own| (self.at.real)(own));
-        own.filter(|own| own.starts_with(folder) && own.exists()).collect()
+        own.filter(|own| own.starts_with(directory) && own.exists()).collect()
     }
 
     /// Returns a note for each place that a path leads to through links.
@@ -134,9 +134,9 @@ impl<'a> Folders<'a> {
             return Vec::new();
         }
         let mut notes = Vec::new();
-        for folder in &self.now {
-            let plain = (self.at.real)(folder).map(|folder| clean(&folder.join(&path)));
-            match (self.at.real)(&folder.join(&path)) {
+        for directory in &self.now {
+            let plain = (self.at.real)(directory).map(|directory| clean(&directory.join(&path)));
+            match (self.at.real)(&directory.join(&path)) {
                 Some(real) if Some(&real) == plain.as_ref() => {}
                 Some(real) => notes.push(format!("`{text}` is a link to {}", real.display())),
                 None => notes.push(format!("`{text}` is a broken link")),
@@ -145,16 +145,16 @@ impl<'a> Folders<'a> {
         notes
     }
 
-    /// Follows a `cd`. Fails if it leads out of the session's folders or is only known at run time.
+    /// Follows a `cd`. Fails if it leads out of the session's directories or is only known at run time.
     pub(crate) fn enter(&mut self, word: &Word) -> Result<(), String> {
         let Some(text) = word.as_text().filter(|text| !text.is_empty() && *text != "-") else {
             return Err("the folder is only known at run time".to_owned());
         };
         let mut more = Vec::new();
-        for folder in &self.now {
-            let path = folder.join(text);
-            if *folder != self.at.cwd && !path.is_dir() {
-                // From there `cd` fails, and the working folder stays the same.
+        for directory in &self.now {
+            let path = directory.join(text);
+            if *directory != self.at.cwd && !path.is_dir() {
+                // From there `cd` fails, and the working directory stays the same.
                 continue;
             }
             // The shell resolves `..` by the text, programs by the file system; with links the two differ.
@@ -166,15 +166,15 @@ impl<'a> Folders<'a> {
                 }
             }
         }
-        for folder in more {
-            self.has_moved |= folder != self.at.cwd;
-            if self.now.contains(&folder) {
+        for directory in more {
+            self.has_moved |= directory != self.at.cwd;
+            if self.now.contains(&directory) {
                 continue;
             }
             if self.now.len() >= MOST {
                 return Err("it changes the folder too often".to_owned());
             }
-            self.now.push(folder);
+            self.now.push(directory);
         }
         Ok(())
     }
@@ -183,17 +183,19 @@ impl<'a> Folders<'a> {
 /// The most names that a pattern may match.
 const MOST_NAMES: usize = 1000;
 
-/// Returns what a pattern expands to in this folder: the names that match, or the pattern itself if none does. `None` if there are
+/// Returns what a pattern expands to in this directory: the names that match, or the pattern itself if none does. `None` if there are
 /// too many, or one looks like an option.
-fn expand(folder: &Path, names: &str) -> Option<Vec<PathBuf>> {
-    let start = if names.starts_with('/') { Path::new("/") } else { folder };
+fn expand(directory: &Path, names: &str) -> Option<Vec<PathBuf>> {
+    let start = if names.starts_with('/') { Path::new("/") } else { directory };
     let mut found = vec![start.to_owned()];
     for (index, part) in names.split('/').enumerate().filter(|(_, part)| !part.is_empty()) {
         let mut more = Vec::new();
         if let Some(rule) = as_wildcard(part) {
-            for folder in &found {
-                let fitting = matching_names(folder, part, &rule);
-                more.extend(fitting.into_iter().take(MOST_NAMES + 1).map(|name| folder.join(name)));
+            for directory in &found {
+                let fitting = matching_names(directory, part, &rule);
+                more.extend(
+                    fitting.into_iter().take(MOST_NAMES + 1).map(|name| directory.join(name)),
+                );
             }
         }
         let is_option = |path: &PathBuf| {
@@ -212,11 +214,11 @@ fn expand(folder: &Path, names: &str) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
-/// Returns the names in a folder that one component of a pattern may match.
-fn matching_names(folder: &Path, part: &str, rule: &str) -> Vec<OsString> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+/// Returns the names in a directory that one component of a pattern may match.
+fn matching_names(directory: &Path, part: &str, rule: &str) -> Vec<OsString> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name());
-    // Older shells also match the parent folder.
+    // Older shells also match the parent directory.
     let all = names.chain([OsString::from("..")]);
     // In the C locale every byte is a character.
     let bytes = |text: &str| text.bytes().map(char::from).collect::<String>();

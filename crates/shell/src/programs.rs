@@ -7,7 +7,7 @@ use std::path::Path;
 use super::items::Simple;
 use super::known::Known;
 use super::options::{Options, Sorted, sort};
-use super::paths::Folders;
+use super::paths::Directories;
 use super::recursive_reads::Walk;
 use super::small_programs::{is_old_list, pager, read};
 use super::word::{Meaning, Word};
@@ -220,7 +220,7 @@ pub(crate) fn asks_version(name: &str, words: &[Word]) -> bool {
 }
 
 /// Analyses a simple command: returns what it reads if it only reads, else why it needs permission.
-pub(crate) fn analyse(simple: &Simple, folders: &mut Folders<'_>) -> Result<Known, String> {
+pub(crate) fn analyse(simple: &Simple, directories: &mut Directories<'_>) -> Result<Known, String> {
     let Some((first, words)) = simple.words.split_first() else {
         return Err("no program to run".to_owned());
     };
@@ -232,7 +232,7 @@ pub(crate) fn analyse(simple: &Simple, folders: &mut Folders<'_>) -> Result<Know
         "[" if words.is_empty() => Ok(Known::default()),
         "test" => test(words),
         "cd" => match words {
-            [folder] => folders.enter(folder).map(|()| Known::default()),
+            [directory] => directories.enter(directory).map(|()| Known::default()),
             _ => Err("the folder is only known at run time".to_owned()),
         },
         "set" => set(words),
@@ -242,7 +242,7 @@ pub(crate) fn analyse(simple: &Simple, folders: &mut Folders<'_>) -> Result<Know
             }
             _ => Err("it may set a variable".to_owned()),
         },
-        "git" => git::analyse(words, folders),
+        "git" => git::analyse(words, directories),
         "sed" => sed::analyse(words),
         "awk" | "gawk" | "mawk" => awk::analyse(words),
         "find" => find(words),
@@ -345,7 +345,7 @@ impl Row {
     }
 }
 
-/// Tells whether a pattern lists the names in a folder that may be outside.
+/// Tells whether a pattern lists the names in a directory that may be outside.
 fn lists(word: &Word) -> bool {
     match &word.means {
         Meaning::Names(names) => {
@@ -362,7 +362,7 @@ fn is_names(word: &Word) -> bool {
     matches!(word.means, Meaning::Names(_))
 }
 
-/// Returns option values that would lead out of the folder or to secrets, if they are paths at all.
+/// Returns option values that would lead out of the directory or to secrets, if they are paths at all.
 fn values_that_are_read(sorted: &Sorted<'_>) -> Vec<Word> {
     // Patterns are not files.
     let is_file = |name: &str| !["include", "exclude", "g"].iter().any(|one| name.starts_with(one));
@@ -506,7 +506,7 @@ fn xargs(words: &[Word], piped_from: Option<&[Word]>) -> Result<Known, String> {
     Ok(known)
 }
 
-/// Returns where `grep` or `rg` searches; empty for the working folder.
+/// Returns where `grep` or `rg` searches; empty for the working directory.
 fn searched(words: &[Word]) -> Vec<Word> {
     let name = words.first().and_then(Word::as_text).unwrap_or_default();
     let row = ROWS.iter().find(|row| row.names.split(' ').any(|known| known == name));
@@ -531,7 +531,7 @@ pub(crate) fn xargs_program(words: &[Word]) -> Option<usize> {
     })
 }
 
-/// Tells whether a command prints only names of files in the given folders.
+/// Tells whether a command prints only names of files in the given directories.
 fn names_files(words: &[Word]) -> bool {
     let texts: Vec<&str> = words.iter().filter_map(Word::as_text).collect();
     let has = |options: &[&str]| texts.iter().any(|text| options.contains(text));

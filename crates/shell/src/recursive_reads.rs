@@ -1,4 +1,4 @@
-//! Programs that read folders recursively: which files with secrets they would read, and which links lead out.
+//! Programs that read directories recursively: which files with secrets they would read, and which links lead out.
 //!
 //! Checks names only and reads no file. Files that a program certainly skips are skipped here, too.
 
@@ -16,10 +16,10 @@ use super::wildcard;
 use super::word::Word;
 use crate::secret::is_secret;
 
-/// How a program walks a folder.
+/// How a program walks a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    /// Where it begins; empty for the working folder.
+    /// Where it begins; empty for the working directory.
     pub(crate) tops: Vec<Word>,
     /// Whether it skips hidden files.
     skips_hidden: bool,
@@ -27,13 +27,13 @@ pub(crate) struct Walk {
     skips_ignored: bool,
     /// Whether it follows links.
     follows: bool,
-    /// Whether it gets each file by name, so that it enters no folder through a link.
+    /// Whether it gets each file by name, so that it enters no directory through a link.
     is_named: bool,
     /// Patterns of the files that it reads, if not all.
     only: Vec<String>,
-    /// Patterns of the files and of the folders that it skips.
+    /// Patterns of the files and of the directories that it skips.
     not: Vec<String>,
-    not_folders: Vec<String>,
+    not_directories: Vec<String>,
     /// Globs of `rg`, as in `.gitignore`; one with `!` excludes.
     globs: Vec<String>,
     /// Whether the names it gets are split at blanks and quotes, so that one may become several.
@@ -44,7 +44,7 @@ pub(crate) struct Walk {
     types: (Vec<String>, Vec<String>),
 }
 
-/// What was found below a folder.
+/// What was found below a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Below {
     /// Files that usually hold secrets.
@@ -77,9 +77,9 @@ impl Walk {
             only.clear();
             not.clear();
         }
-        let not_folders = texts("exclude-dir");
+        let not_directories = texts("exclude-dir");
         let follows = sorted.has(&["R", "dereference-recursive"]) || name == "diff";
-        Some(Walk { tops: cloned(tops), follows, only, not, not_folders, ..Walk::default() })
+        Some(Walk { tops: cloned(tops), follows, only, not, not_directories, ..Walk::default() })
     }
 
     /// `rg`, which skips less with each `-u`.
@@ -148,14 +148,14 @@ impl Walk {
         Walk { splits, ..self }
     }
 
-    /// Everything below these places and the folder it is in.
+    /// Everything below these places and the directory it is in.
     pub(crate) fn of_all(tops: &[&Word]) -> Walk {
         let mut tops = cloned(tops);
         tops.push(Word::text("."));
         Walk { tops, ..Walk::default() }
     }
 
-    /// Checks what is in a folder.
+    /// Checks what is in a directory.
     pub(crate) fn look(&self, top: &Path) -> Below {
         let mut below = Below::default();
         let (entries, skipped) = self.entries(top);
@@ -164,7 +164,7 @@ impl Walk {
                 below.is_cut = true;
                 break;
             }
-            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
             let name = entry.path().strip_prefix(top).unwrap_or(entry.path()).to_string_lossy();
             if self.splits
                 && name.contains(|character: char| {
@@ -177,7 +177,7 @@ impl Walk {
             if self.is_checked {
                 continue;
             }
-            if is_secret(entry.path()) && !is_folder && self.reads(entry.file_name()) {
+            if is_secret(entry.path()) && !is_directory && self.reads(entry.file_name()) {
                 below.secrets.push(entry.path().to_owned());
             }
             let is_followed = self.follows && entry.path_is_symlink();
@@ -209,11 +209,12 @@ impl Walk {
             skips_hidden: self.skips_hidden,
             ..WalkOptions::default()
         };
-        let not_folders = self.not_folders.clone();
+        let not_directories = self.not_directories.clone();
         let keeps = move |entry: &ignore::DirEntry| {
             let name = entry.file_name().to_string_lossy();
-            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-            let is_left_out = is_folder && not_folders.iter().any(|glob| is_surely(glob, &name));
+            let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
+            let is_left_out =
+                is_directory && not_directories.iter().any(|glob| is_surely(glob, &name));
             name != ".git" && !is_left_out
         };
         let mut only = OverrideBuilder::new(top);

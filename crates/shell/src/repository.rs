@@ -1,4 +1,4 @@
-//! The repository that git would use in a folder: whether its configuration can make git run programs, and which tracked files
+//! The repository that git would use in a directory: whether its configuration can make git run programs, and which tracked files
 //! usually hold secrets.
 //!
 //! Reads a few files of `.git` and runs nothing. A repository may have come in an archive, with a configuration that someone else
@@ -69,13 +69,13 @@ const LINE_END: [char; 2] = ['\n', '\r'];
 const MOST: usize = 200;
 const LONGEST: u64 = 64 << 20;
 
-/// Checks the repository that git would use in a folder. Returns the tracked files with secrets, whether they exist or not.
+/// Checks the repository that git would use in a directory. Returns the tracked files with secrets, whether they exist or not.
 ///
 /// # Errors
 /// Returns what could make git run something, or what cannot be parsed.
-pub(super) fn tracked_secrets(folder: &Path) -> Result<Vec<PathBuf>, String> {
+pub(super) fn tracked_secrets(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let mut secrets = Vec::new();
-    let mut open: Vec<Repository> = Repository::around(folder)?.into_iter().collect();
+    let mut open: Vec<Repository> = Repository::around(directory)?.into_iter().collect();
     let mut looked = 0;
     while let Some(repository) = open.pop() {
         looked += 1;
@@ -92,7 +92,7 @@ pub(super) fn tracked_secrets(folder: &Path) -> Result<Vec<PathBuf>, String> {
 }
 
 /// Returns why the configuration of a repository may make git run something; `None` if it is known to run nothing. `git` is its
-/// `.git` folder or a bare repository, `top` its working tree.
+/// `.git` directory or a bare repository, `top` its working tree.
 #[must_use]
 pub fn config_problem(git: &Path, top: &Path, text: &str) -> Option<String> {
     let (top, git, common) = (top.to_owned(), git.to_owned(), git.to_owned());
@@ -102,7 +102,7 @@ pub fn config_problem(git: &Path, top: &Path, text: &str) -> Option<String> {
     Repository { top, git, common }.check(text).err()
 }
 
-/// Returns the folders of submodules, by the index and `.gitmodules` of the repository in a folder.
+/// Returns the directories of submodules, by the index and `.gitmodules` of the repository in a directory.
 #[must_use]
 pub fn submodules(top: &Path) -> Vec<PathBuf> {
     let index = Repository::at(top).ok().flatten().and_then(|repository| repository.look().ok());
@@ -140,9 +140,9 @@ struct Index {
 }
 
 impl Repository {
-    /// Finds the repository that a folder belongs to, as git does: by a `.git`, or the folder itself if it is bare.
-    fn around(folder: &Path) -> Result<Option<Repository>, String> {
-        for top in folder.ancestors() {
+    /// Finds the repository that a directory belongs to, as git does: by a `.git`, or the directory itself if it is bare.
+    fn around(directory: &Path) -> Result<Option<Repository>, String> {
+        for top in directory.ancestors() {
             let found = match Repository::at(top)? {
                 None => Repository::new(top, top.to_owned())?,
                 found => found,
@@ -154,7 +154,7 @@ impl Repository {
         Ok(None)
     }
 
-    /// Finds the repository whose `.git` is in this folder.
+    /// Finds the repository whose `.git` is in this directory.
     fn at(top: &Path) -> Result<Option<Repository>, String> {
         let git = top.join(".git");
         if !git.is_file() {
@@ -179,7 +179,7 @@ impl Repository {
             false => git.clone(),
         };
         let (objects, refs) = (common.join("objects"), common.join("refs"));
-        // A folder with a file of that name need not be a repository.
+        // A directory with a file of that name need not be a repository.
         if !is_there(&objects) && !is_there(&refs) {
             return Ok(None);
         }
@@ -277,8 +277,9 @@ fn is_harmless((section, has_name): &(String, bool), key: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let (folder, name) = (path.parent(), path.file_name());
-    let bytes = folder.zip(name).and_then(|(folder, name)| tree::read(folder, name, 1 << 20).ok());
+    let (directory, name) = (path.parent(), path.file_name());
+    let bytes =
+        directory.zip(name).and_then(|(directory, name)| tree::read(directory, name, 1 << 20).ok());
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
     // For git the text ends at a NUL byte.
     text.filter(|text| !text.contains('\0'))

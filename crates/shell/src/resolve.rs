@@ -1,4 +1,4 @@
-//! Where a path leads, and whether it is in a repository's `.git` or holds a home folder.
+//! Where a path leads, and whether it is in a repository's `.git` or holds a home directory.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Component, Path, PathBuf};
@@ -49,17 +49,17 @@ pub fn real(path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Tells whether a permanent answer may cover a whole folder: not the disk, a home folder, or a folder of home folders.
+/// Tells whether a permanent answer may cover a whole directory: not the disk, a home directory, or a directory of home directories.
 /// `home` is the user's.
 #[must_use]
-pub fn is_narrow(folder: &Path, home: Option<&Path>) -> bool {
-    let names: Vec<&OsStr> = folder
+pub fn is_narrow(directory: &Path, home: Option<&Path>) -> bool {
+    let names: Vec<&OsStr> = directory
         .components()
         .filter(|component| matches!(component, Component::Normal(_)))
         .map(Component::as_os_str)
         .collect();
     let is_home = |top: &OsStr| top == "home" || top == "Users";
-    let holds = |home: &Path| real(home).as_deref().unwrap_or(home).starts_with(folder);
+    let holds = |home: &Path| real(home).as_deref().unwrap_or(home).starts_with(directory);
     match names.as_slice() {
         _ if home.is_some_and(holds) => false,
         [] => false,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn home_folders_and_the_disk_are_not_narrow() {
+    fn home_directories_and_the_disk_are_not_narrow() {
         let home = Some(Path::new("/data/homes/me"));
         for wide in ["/", "/home", "/home/me", "/Users/me", "/root", "/proc", "/dev"] {
             assert!(!is_narrow(Path::new(wide), None), "{wide}");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn git_folders_are_recognised_by_name() {
+    fn git_directories_are_recognised_by_name() {
         for path in [".git", ".git/config", "/w/sub/.git/hooks/x", ".GIT/config"] {
             assert!(is_in_git(Path::new(path)), "{path}");
         }

@@ -16,7 +16,7 @@ pub(crate) enum Meaning {
     Text(String),
     /// A pattern: the text with its `*`, `?`, `[…]` and `{…}`; quoted ones have a `\` before them.
     Names(String),
-    /// A path below a home folder: the text after `~`.
+    /// A path below a home directory: the text after `~`.
     Home(String),
     /// Only known at run time.
     Unknown,
@@ -95,7 +95,7 @@ pub(crate) fn read(raw: &str) -> Option<Word> {
     makes_names |= has_braces(&pattern);
     let means = match (is_home, makes_names) {
         (true, true) => return None,
-        // `~name` is another user's home folder, `~+` and `~-` are folders that the shell remembers.
+        // `~name` is another user's home directory, `~+` and `~-` are directories that the shell remembers.
         (true, false) => match text.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
                 Meaning::Home(rest.to_owned())
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_and_home_folders_are_distinguished() {
+    fn patterns_and_home_directories_are_distinguished() {
         assert_eq!(meaning("*.rs"), Some(Meaning::Names("*.rs".to_owned())));
         assert_eq!(meaning("a{b,c}"), Some(Meaning::Names("a{b,c}".to_owned())));
         assert_eq!(meaning("{a},b}"), Some(Meaning::Names("{a},b}".to_owned())));

@@ -97,7 +97,7 @@ pub(crate) fn is_runner(words: &[Word]) -> bool {
     RUNNERS.split_whitespace().any(|known| known == name) || run_behind(words).is_some()
 }
 
-/// Returns the name of a program, without its folder.
+/// Returns the name of a program, without its directory.
 pub(crate) fn name_of(words: &[Word]) -> &str {
     let name = words.first().and_then(Word::as_text).unwrap_or_default();
     name.rsplit_once('/').map_or(name, |(_, base)| base)

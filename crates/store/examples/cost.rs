@@ -16,9 +16,9 @@ use store::{Options, Store};
 
 const UPDATES: usize = 20_000;
 
-fn options(folder: &Path) -> Options {
+fn options(directory: &Path) -> Options {
     Options {
-        location: store::Location::Directory(folder.to_owned()),
+        location: store::Location::Directory(directory.to_owned()),
         clock: Arc::new(SystemClock),
         max_history_bytes: 0,
         expire_days: 0,
@@ -66,10 +66,10 @@ async fn end(store: &Store, session: &SessionId) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::new(options(directory.path()));
     stream(&store).await;
-    load(&store, folder.path()).await;
+    load(&store, directory.path()).await;
     list(&store).await;
     load_large(&store).await;
 }
@@ -97,7 +97,7 @@ async fn stream(store: &Store) {
 }
 
 /// Measures loading a session of many records, compared with a bare loop over the same JSON.
-async fn load(store: &Store, folder: &Path) {
+async fn load(store: &Store, directory: &Path) {
     let turns = SessionId::new("turns");
     begin(store, &turns).await;
     for turn in 0..1000 {
@@ -118,7 +118,7 @@ async fn load(store: &Store, folder: &Path) {
     let loaded = began.elapsed();
     let lines: Vec<Vec<u8>> =
         store.records(&turns).await.unwrap().into_iter().map(|stored| stored.record.body).collect();
-    let file = folder.join("lines");
+    let file = directory.join("lines");
     std::fs::write(&file, lines.join(&b'\n')).unwrap();
     let began = Instant::now();
     let mut out = Vec::new();

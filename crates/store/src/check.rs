@@ -18,8 +18,8 @@ pub struct Check {
 
 /// Checks the sessions in a data directory.
 #[must_use]
-pub fn check(folder: &Path) -> Check {
-    let path = folder.join("sessions.db");
+pub fn check(directory: &Path) -> Check {
+    let path = directory.join("sessions.db");
     let what = match damage(&path) {
         Ok(found) => found.join("; "),
         Err(err) => err.to_string(),
@@ -27,7 +27,7 @@ pub fn check(folder: &Path) -> Check {
     let damage = (path.exists() && !what.is_empty()).then(|| {
         format!("{} is damaged and will be recovered by the next session: {what}", path.display())
     });
-    let entries = folder.read_dir().into_iter().flatten().flatten();
+    let entries = directory.read_dir().into_iter().flatten().flatten();
     let is_left = |path: &Path| {
         let name =
             path.file_name().and_then(|name| name.to_str()?.strip_prefix("sessions.db.damaged-"));

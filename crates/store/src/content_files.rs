@@ -16,17 +16,17 @@ pub(crate) type Unsynced = Arc<Mutex<Vec<PathBuf>>>;
 /// The directory of the files.
 #[derive(Debug)]
 pub(crate) struct ContentFiles {
-    folder: PathBuf,
+    directory: PathBuf,
     unsynced: Unsynced,
 }
 
 impl ContentFiles {
     /// Uses the directory next to a database. It is created with its first file.
     pub(crate) fn of(database: &Path) -> ContentFiles {
-        ContentFiles { folder: ContentFiles::folder(database), unsynced: Unsynced::default() }
+        ContentFiles { directory: ContentFiles::directory(database), unsynced: Unsynced::default() }
     }
 
-    pub(crate) fn folder(database: &Path) -> PathBuf {
+    pub(crate) fn directory(database: &Path) -> PathBuf {
         database.with_extension("contents")
     }
 
@@ -36,7 +36,7 @@ impl ContentFiles {
     }
 
     fn path(&self, hash: &Hash) -> PathBuf {
-        self.folder.join(&*name_of(hash).0)
+        self.directory.join(&*name_of(hash).0)
     }
 
     /// Stores content, unless it exists.
@@ -47,8 +47,8 @@ impl ContentFiles {
         if exists && std::fs::read(&path).is_ok_and(|found| found == content.body) {
             return Ok(());
         }
-        create_private_dir(&self.folder)?;
-        let new = self.folder.join(TEMPORARY);
+        create_private_dir(&self.directory)?;
+        let new = self.directory.join(TEMPORARY);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
         #[cfg(unix)]
@@ -71,7 +71,7 @@ impl ContentFiles {
         &self,
         is_used: impl Fn(&Hash) -> Result<bool, E>,
     ) -> Result<(), E> {
-        let entries = match self.folder.read_dir() {
+        let entries = match self.directory.read_dir() {
             Err(err) if err.kind() == ErrorKind::NotFound => return Ok(()),
             entries => entries?,
         };
@@ -111,7 +111,7 @@ pub(crate) fn sync(unsynced: &Unsynced) -> io::Result<()> {
         }
     }
     match files.first().and_then(|file| file.parent()) {
-        Some(folder) => File::open(folder)?.sync_all(),
+        Some(directory) => File::open(directory)?.sync_all(),
         None => Ok(()),
     }
 }

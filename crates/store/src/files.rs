@@ -5,15 +5,15 @@ use std::path::Path;
 
 /// Checks whether a directory can be written.
 #[cfg(unix)]
-pub(crate) fn may_write(folder: &Path) -> std::io::Result<()> {
+pub(crate) fn may_write(directory: &Path) -> std::io::Result<()> {
     use rustix::fs::{Access, access};
-    Ok(access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+    Ok(access(directory, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
 /// On this system permissions are more than a flag, so a file is created to find out.
 #[cfg(not(unix))]
-pub(crate) fn may_write(folder: &Path) -> std::io::Result<()> {
-    let draft = folder.join(format!(".probe-{}", std::process::id()));
+pub(crate) fn may_write(directory: &Path) -> std::io::Result<()> {
+    let draft = directory.join(format!(".probe-{}", std::process::id()));
     create_private_file(&draft).and_then(|()| std::fs::remove_file(&draft))
 }
 

@@ -40,14 +40,14 @@ pub(crate) const NO_DIRECTORY: &str = "no data directory: HOME is not set";
 
 /// Checks whether a location can be written, without opening the store.
 pub(crate) fn check_writable(location: &Location) -> Result<(), String> {
-    let folder = match location {
-        Location::Directory(folder) => folder,
+    let directory = match location {
+        Location::Directory(directory) => directory,
         Location::Nowhere => return Err(NO_DIRECTORY.to_owned()),
         // Asking a server would delay the start.
         Location::Postgres(_) | Location::DurableObjects(_) => return Ok(()),
     };
-    let with_path = |err: std::io::Error| format!("{}: {err}", folder.display());
-    create_private_dir(folder).and_then(|()| may_write(folder)).map_err(with_path)
+    let with_path = |err: std::io::Error| format!("{}: {err}", directory.display());
+    create_private_dir(directory).and_then(|()| may_write(directory)).map_err(with_path)
 }
 
 /// Opens a backend without becoming an owner of sessions.
@@ -57,9 +57,9 @@ pub(crate) fn check_writable(location: &Location) -> Result<(), String> {
 pub(crate) fn open_backend(location: &Location) -> Result<Box<dyn Backend>, Error> {
     match location {
         Location::Nowhere => Err(Error::Failed(NO_DIRECTORY.to_owned())),
-        Location::Directory(folder) => {
-            create_private_dir(folder)?;
-            let path = folder.join("sessions.db");
+        Location::Directory(directory) => {
+            create_private_dir(directory)?;
+            let path = directory.join("sessions.db");
             create_private_file(&path)?;
             Ok(Box::new(Sqlite::open(&path)?))
         }

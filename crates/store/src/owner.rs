@@ -29,28 +29,28 @@ pub trait Owner: Send {
 #[derive(Debug)]
 pub struct LockFile {
     id: String,
-    folder: PathBuf,
+    directory: PathBuf,
     /// Locked as long as it is open.
     _file: File,
 }
 
 impl LockFile {
-    /// Creates the file of this process in `folder`, and removes those of dead processes.
+    /// Creates the file of this process in `directory`, and removes those of dead processes.
     ///
     /// # Errors
     /// Fails if the directory cannot be written or does not support locks.
-    pub fn new(folder: &Path) -> std::io::Result<LockFile> {
-        remove_dead(folder);
+    pub fn new(directory: &Path) -> std::io::Result<LockFile> {
+        remove_dead(directory);
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let id = format!("{}-{:x}", std::process::id(), since.as_nanos());
         // Locked before it gets its final name, so that no process sees it unlocked and takes its owner for dead.
-        let draft = folder.join(format!("{id}.new"));
+        let draft = directory.join(format!("{id}.new"));
         crate::files::create_private_file(&draft)?;
         let mut file = OpenOptions::new().append(true).open(&draft)?;
         file.try_lock()?;
         file.write_all(describe_process().as_bytes())?;
-        std::fs::rename(&draft, folder.join(&id))?;
-        Ok(LockFile { id, folder: folder.to_owned(), _file: file })
+        std::fs::rename(&draft, directory.join(&id))?;
+        Ok(LockFile { id, directory: directory.to_owned(), _file: file })
     }
 }
 
@@ -71,13 +71,13 @@ impl Owner for LockFile {
         if owner.contains(['/', '\\']) {
             return None;
         }
-        describe_owner(&self.folder.join(owner))
+        describe_owner(&self.directory.join(owner))
     }
 }
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        if let Err(err) = std::fs::remove_file(self.folder.join(&self.id)) {
+        if let Err(err) = std::fs::remove_file(self.directory.join(&self.id)) {
             tracing::debug!("cannot remove the lock file of this process: {err}");
         }
     }
@@ -102,8 +102,8 @@ fn describe_owner(path: &Path) -> Option<String> {
     }
 }
 
-fn remove_dead(folder: &Path) {
-    let Ok(entries) = std::fs::read_dir(folder) else {
+fn remove_dead(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else {
         return;
     };
     for entry in entries.flatten() {

@@ -319,9 +319,9 @@ impl Backend for Postgres {
     fn list(&mut self, filter: &Filter) -> Result<Page, Error> {
         let end = i64::MAX.unsigned_abs();
         let after = filter.after.unwrap_or(Cursor { updated: end, number: end });
-        let folder = if filter.cwd.is_some() { "cwd = $1" } else { "$1::text IS NULL" };
+        let directory = if filter.cwd.is_some() { "cwd = $1" } else { "$1::text IS NULL" };
         let statement = format!(
-            "SELECT {FACTS} FROM purlin_session WHERE {folder} AND (updated, number) < ($2, $3)
+            "SELECT {FACTS} FROM purlin_session WHERE {directory} AND (updated, number) < ($2, $3)
              ORDER BY updated DESC, number DESC LIMIT $4"
         );
         let cwd = filter.cwd.as_ref().map(|cwd| cwd.to_string_lossy().into_owned());

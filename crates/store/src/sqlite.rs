@@ -471,9 +471,9 @@ impl Backend for Sqlite {
             updated: i64::MAX.unsigned_abs(),
             number: i64::MAX.unsigned_abs(),
         });
-        let folder = if filter.cwd.is_some() { "cwd = ?1" } else { "?1 IS NULL" };
+        let directory = if filter.cwd.is_some() { "cwd = ?1" } else { "?1 IS NULL" };
         let mut query = self.connection.prepare_cached(&format!(
-            "SELECT {FACTS} FROM session WHERE {folder} AND (updated, number) < (?2, ?3)
+            "SELECT {FACTS} FROM session WHERE {directory} AND (updated, number) < (?2, ?3)
              ORDER BY updated DESC, number DESC LIMIT ?4"
         ))?;
         let cwd = filter.cwd.as_ref().map(|cwd| cwd.to_string_lossy());

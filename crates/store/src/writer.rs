@@ -136,7 +136,7 @@ impl Writer {
     fn open(options: Options, custom: Option<CustomBackend>, shared: &Arc<Shared>) -> Writer {
         let opened = match (custom, &options.location) {
             (Some(custom), _) => open_custom(custom, shared),
-            (None, Location::Directory(folder)) => open_disk(folder, shared),
+            (None, Location::Directory(directory)) => open_disk(directory, shared),
             (None, Location::Postgres(server)) => {
                 let server = || Postgres::new(server.clone());
                 open_shared(Box::new(server()), Box::new(server()), shared)
@@ -540,15 +540,15 @@ fn open_custom(custom: CustomBackend, shared: &Arc<Shared>) -> Result<Opened, St
     Ok(Opened { backend: custom.backend, owner: None, syncer, read_only: None })
 }
 
-fn open_disk(folder: &Path, shared: &Arc<Shared>) -> Result<Opened, String> {
+fn open_disk(directory: &Path, shared: &Arc<Shared>) -> Result<Opened, String> {
     let with_path = |path: &Path| {
         let path = path.display().to_string();
         move |err: std::io::Error| format!("{path}: {err}")
     };
-    let live = folder.join("live");
+    let live = directory.join("live");
     crate::files::create_private_dir(&live).map_err(with_path(&live))?;
     let owner = LockFile::new(&live).map_err(with_path(&live))?;
-    let path = folder.join("sessions.db");
+    let path = directory.join("sessions.db");
     crate::files::create_private_file(&path).map_err(with_path(&path))?;
     let opened =
         Recovering::open(&path, shared).map_err(|err| format!("{}: {err}", path.display()))?;

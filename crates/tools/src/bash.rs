@@ -42,7 +42,7 @@ use engine::words::{
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use process::sandbox::{Level, Sandbox, SharedFolder};
+use process::sandbox::{Level, Sandbox, SharedDirectory};
 use serde_json::Value;
 use shell::{NeedKind, Verdict};
 
@@ -58,18 +58,18 @@ pub use captured_run::{CapturedRun, Ran};
 pub use extra_permissions::ExtraPermissions;
 pub use output::Plain;
 pub use requirement::Requirement;
-pub(crate) use requirement::folder_rule;
+pub(crate) use requirement::directory_rule;
 
 /// Settings for the commands of one session.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The folders of the session: what commands may write to.
-    pub folders: Vec<PathBuf>,
-    /// Our own configuration and data: hidden from commands, which must not create them inside the folders either.
+    /// The directories of the session: what commands may write to.
+    pub directories: Vec<PathBuf>,
+    /// Our own configuration and data: hidden from commands, which must not create them inside the directories either.
     pub own: Arc<[PathBuf]>,
     /// Other paths that commands must not see.
     pub hidden: Arc<[PathBuf]>,
-    /// The search path. Entries inside the folders are ignored: a project must not replace a program.
+    /// The search path. Entries inside the directories are ignored: a project must not replace a program.
     pub search: Arc<[PathBuf]>,
     /// The environment, without the search path.
     pub environment: Arc<[(String, String)]>,
@@ -82,16 +82,16 @@ pub struct Options {
 pub struct Bash {
     sandbox: Arc<Sandbox>,
     options: Options,
-    /// The session's folders, resolved when it was opened.
-    folders: Vec<PathBuf>,
+    /// The session's directories, resolved when it was opened.
+    directories: Vec<PathBuf>,
     /// Whether the client announced terminals but does not support them.
     has_no_terminals: AtomicBool,
     background: Background,
-    /// The temporary folder that its commands share; made for the first one. `None` if it cannot be made.
-    temporary: OnceLock<Option<Arc<SharedFolder>>>,
-    /// What the last search of the folders found.
+    /// The temporary directory that its commands share; made for the first one. `None` if it cannot be made.
+    temporary: OnceLock<Option<Arc<SharedDirectory>>>,
+    /// What the last search of the directories found.
     surveyed: Mutex<Option<Arc<Survey>>>,
-    /// All repositories below the folders so far. They stay protected while the session lasts.
+    /// All repositories below the directories so far. They stay protected while the session lasts.
     repositories: Mutex<BTreeSet<PathBuf>>,
 }
 
@@ -99,13 +99,14 @@ impl Bash {
     /// Makes the tool of one session.
     #[must_use]
     pub fn new(sandbox: Arc<Sandbox>, options: Options) -> Bash {
-        // Resolved once: a link that changes later must not change the session's folders.
-        let real = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
-        let folders = options.folders.iter().map(real).collect();
+        // Resolved once: a link that changes later must not change the session's directories.
+        let real =
+            |directory: &PathBuf| directory.canonicalize().unwrap_or_else(|_| directory.clone());
+        let directories = options.directories.iter().map(real).collect();
         Bash {
             sandbox,
             options,
-            folders,
+            directories,
             has_no_terminals: AtomicBool::default(),
             background: Background::default(),
             temporary: OnceLock::new(),
@@ -114,7 +115,7 @@ impl Bash {
         }
     }
 
-    /// Runs every command in our own shell, for a folder that the client does not have.
+    /// Runs every command in our own shell, for a directory that the client does not have.
     #[must_use]
     pub fn without_terminals(self) -> Bash {
         self.has_no_terminals.store(true, Ordering::Relaxed);
@@ -138,7 +139,7 @@ impl Bash {
         let is_sandboxed = level.confines();
         let at = shell::Context {
             cwd,
-            roots: &self.options.folders,
+            roots: &self.options.directories,
             own: &self.options.own,
             home: self.home(),
             is_sandboxed,
@@ -164,13 +165,13 @@ impl Bash {
             }
         }
         let mut needed: Vec<Requirement> = needs.into_iter().map(Requirement::from).collect();
-        for folder in outside.iter().map(|folder| folder.to_string_lossy()) {
+        for directory in outside.iter().map(|directory| directory.to_string_lossy()) {
             let requirement = |access, why: &str| Requirement { access, why: why.to_owned() };
             // Rules that forbid what is outside apply to it, too.
-            let around = Access::allow(PermissionKey::ExternalDirectory, folder.clone());
+            let around = Access::allow(PermissionKey::ExternalDirectory, directory.clone());
             needed.push(requirement(around, "it is requested by `write_outside`"));
             let access =
-                Access { is_shown: true, ..Access::ask(PermissionKey::WriteOutside, folder) };
+                Access { is_shown: true, ..Access::ask(PermissionKey::WriteOutside, directory) };
             needed.push(requirement(access, "the command requests to write there"));
         }
         for path in self.auto_run_requests(&extra.write_outside) {
@@ -184,19 +185,19 @@ impl Bash {
                 access: Access {
                     always: None,
                     is_unclear: true,
-                    notes: vec![TOO_MANY_FOLDERS.to_owned()],
+                    notes: vec![TOO_MANY_DIRECTORIES.to_owned()],
                     ..Access::ask(PermissionKey::RunCommand, format!("{UNANALYSED}{command}"))
                 },
-                why: TOO_MANY_FOLDERS.to_owned(),
+                why: TOO_MANY_DIRECTORIES.to_owned(),
             });
         }
         Ok(needed)
     }
 
-    /// Returns the temporary folder that the commands share. If it cannot be made, each command has its own.
-    fn temporary(&self) -> Option<Arc<SharedFolder>> {
-        let made = self.temporary.get_or_init(|| match self.sandbox.shared_folder() {
-            Ok(folder) => Some(Arc::new(folder)),
+    /// Returns the temporary directory that the commands share. If it cannot be made, each command has its own.
+    fn temporary(&self) -> Option<Arc<SharedDirectory>> {
+        let made = self.temporary.get_or_init(|| match self.sandbox.shared_directory() {
+            Ok(directory) => Some(Arc::new(directory)),
             Err(err) => {
                 tracing::warn!("no temporary folder for the commands of a session: {err}");
                 None
@@ -215,7 +216,7 @@ impl Bash {
         let is_offered =
             cx.editor.offers().terminal && !self.has_no_terminals.load(Ordering::Relaxed);
         let can_restrict = cfg!(target_os = "linux") || !level.confines();
-        is_offered && can_restrict && self.sandbox.suits_terminal(&self.folders)
+        is_offered && can_restrict && self.sandbox.suits_terminal(&self.directories)
     }
 }
 
@@ -280,7 +281,7 @@ impl Tool for Bash {
 }
 
 /// Why every command asks in a project that is too large.
-const TOO_MANY_FOLDERS: &str = "The project has too many folders to find every repository in it, so not all of them are protected.";
+const TOO_MANY_DIRECTORIES: &str = "The project has too many folders to find every repository in it, so not all of them are protected.";
 
 /// Makes the error of a command that was not run.
 fn not_run(why: impl Display) -> ToolError {
@@ -303,12 +304,12 @@ fn timed_out(input: &Input, output: &str, terminal: Option<ToolContent>) -> Tool
 mod tests {
     use super::*;
 
-    /// Makes the tool of a session in these folders. In the home folder, `secret` is hidden and `own` is our own.
-    pub(super) fn bash(top: &Path, folders: &[&Path], home: Option<&Path>) -> Bash {
+    /// Makes the tool of a session in these directories. In the home directory, `secret` is hidden and `own` is our own.
+    pub(super) fn bash(top: &Path, directories: &[&Path], home: Option<&Path>) -> Bash {
         let in_home = |name: &str| home.map(|home| home.join(name)).into_iter().collect();
         let home = home.map(|home| ("HOME".to_owned(), home.display().to_string()));
         let options = Options {
-            folders: folders.iter().map(|folder| (*folder).to_owned()).collect(),
+            directories: directories.iter().map(|directory| (*directory).to_owned()).collect(),
             own: in_home("own"),
             hidden: in_home("secret"),
             search: Arc::new([]),

@@ -39,7 +39,7 @@ pub(crate) fn look_any_size(target: &Target) -> Result<Option<Look>, Error> {
         return Ok(None);
     };
     match look.kind {
-        Kind::Folder => Err(Error::Folder(name.to_owned())),
+        Kind::Directory => Err(Error::Directory(name.to_owned())),
         Kind::Special(what) => Err(Error::Special { name: name.to_owned(), what }),
         Kind::File => Ok(Some(look)),
     }
@@ -106,9 +106,8 @@ pub(crate) fn check_writable(target: &Target, is_removal: bool) -> Result<(), Er
         // It is created with the file.
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(err) => Err(of(err)),
-        Ok((folder, _)) => {
-            accessat(&folder, ".", Access::WRITE_OK, AtFlags::empty()).map_err(|err| of(err.into()))
-        }
+        Ok((directory, _)) => accessat(&directory, ".", Access::WRITE_OK, AtFlags::empty())
+            .map_err(|err| of(err.into())),
     }
 }
 
@@ -117,24 +116,24 @@ fn create(target: &Target, new: &[u8], like: Option<&Target>) -> Result<(), Erro
         io::ErrorKind::AlreadyExists => Error::Changed(target.name().to_owned()),
         _ => Error::of(target.name(), err),
     };
-    let (folder, name) = target.open_parent(true).map_err(of)?;
+    let (directory, name) = target.open_parent(true).map_err(of)?;
     let like = like.and_then(|like| Some((like.look().ok()??, like)));
-    let beside = Beside::write(&folder, new, like).map_err(of)?;
+    let beside = Beside::write(&directory, new, like).map_err(of)?;
     beside.rename_to_new(name).map_err(of)?;
-    sync(&folder);
+    sync(&directory);
     Ok(())
 }
 
 /// Replaces the file by an exchange, and reverts that if the file did not have the expected content.
 fn swap(target: &Target, look: Look, old: &[u8], new: &[u8]) -> Result<(), Error> {
     let of = |err: io::Error| Error::of(target.name(), err);
-    let (folder, name) = target.open_parent(false).map_err(of)?;
-    let beside = Beside::write(&folder, new, Some((look, target))).map_err(of)?;
+    let (directory, name) = target.open_parent(false).map_err(of)?;
+    let beside = Beside::write(&directory, new, Some((look, target))).map_err(of)?;
     if read(target)?.as_deref() != Some(old) {
         return Err(Error::Changed(target.name().to_owned()));
     }
     let was_expected = beside.exchange_with(name, old, new).map_err(of)?;
-    sync(&folder);
+    sync(&directory);
     if was_expected { Ok(()) } else { Err(Error::Changed(target.name().to_owned())) }
 }
 
@@ -158,16 +157,16 @@ fn remove(target: &Target, old: &[u8]) -> Result<(), Error> {
     if read(target)?.as_deref() != Some(old) {
         return Err(Error::Changed(target.name().to_owned()));
     }
-    let (folder, name) = target.open_parent(false).map_err(of)?;
-    unlinkat(&folder, name, AtFlags::empty()).map_err(|err| of(err.into()))?;
-    sync(&folder);
+    let (directory, name) = target.open_parent(false).map_err(of)?;
+    unlinkat(&directory, name, AtFlags::empty()).map_err(|err| of(err.into()))?;
+    sync(&directory);
     Ok(())
 }
 
 /// Makes a rename durable, where the system supports that; the file itself is already synced.
-fn sync(folder: &OwnedFd) {
+fn sync(directory: &OwnedFd) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if let Err(err) = openat(folder, ".", flags, Mode::empty()).and_then(fsync) {
+    if let Err(err) = openat(directory, ".", flags, Mode::empty()).and_then(fsync) {
         tracing::debug!("a directory could not be synced: {err}");
     }
 }
@@ -177,27 +176,27 @@ const PUT_BACK: usize = 100;
 
 /// A temporary file next to the one to replace. Removed on drop unless it was renamed.
 struct Beside<'a> {
-    folder: &'a OwnedFd,
+    directory: &'a OwnedFd,
     name: OsString,
 }
 
 impl<'a> Beside<'a> {
     /// Writes the file with the mode, owner and attributes of the one that it replaces.
     fn write(
-        folder: &'a OwnedFd,
+        directory: &'a OwnedFd,
         bytes: &[u8],
         like: Option<(Look, &Target)>,
     ) -> io::Result<Beside<'a>> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = OsString::from(stale::name(number));
-        stale::remove(folder);
+        stale::remove(directory);
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Private until it has the mode of the old file.
         let rights = Mode::from_raw_mode(if like.is_some() { 0o600 } else { 0o666 });
-        let made = openat(folder, &name, flags, rights)?;
-        let beside = Beside { folder, name };
+        let made = openat(directory, &name, flags, rights)?;
+        let beside = Beside { directory, name };
         let mut file = File::from(made);
         file.write_all(bytes)?;
         if let Some((look, like)) = like {
@@ -213,12 +212,12 @@ impl<'a> Beside<'a> {
         {
             use rustix::fs::{RenameFlags, renameat_with};
             let flags = RenameFlags::NOREPLACE;
-            match renameat_with(self.folder, &self.name, self.folder, name, flags) {
+            match renameat_with(self.directory, &self.name, self.directory, name, flags) {
                 Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
                 done => return self.renamed(done),
             }
         }
-        rustix::fs::linkat(self.folder, &self.name, self.folder, name, AtFlags::empty())?;
+        rustix::fs::linkat(self.directory, &self.name, self.directory, name, AtFlags::empty())?;
         Ok(())
     }
 
@@ -229,7 +228,7 @@ impl<'a> Beside<'a> {
             use rustix::fs::{RenameFlags, renameat_with};
             let exchange = || {
                 let flags = RenameFlags::EXCHANGE;
-                renameat_with(self.folder, &self.name, self.folder, name, flags)
+                renameat_with(self.directory, &self.name, self.directory, name, flags)
             };
             match exchange() {
                 Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
@@ -250,13 +249,14 @@ impl<'a> Beside<'a> {
                 }
             }
         }
-        let done = renameat(self.folder, &self.name, self.folder, name);
+        let done = renameat(self.directory, &self.name, self.directory, name);
         self.renamed(done).map(|()| true)
     }
 
     fn holds(&self, bytes: &[u8]) -> io::Result<bool> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = openat(self.folder, &self.name, flags, Mode::empty()).map(File::from) else {
+        let Ok(file) = openat(self.directory, &self.name, flags, Mode::empty()).map(File::from)
+        else {
             // A link, or removed: not the file that was there.
             return Ok(false);
         };
@@ -315,7 +315,7 @@ fn copy_attributes(from: &File, to: &File) {
 impl Drop for Beside<'_> {
     fn drop(&mut self) {
         if !self.name.is_empty()
-            && let Err(err) = unlinkat(self.folder, &self.name, AtFlags::empty())
+            && let Err(err) = unlinkat(self.directory, &self.name, AtFlags::empty())
         {
             tracing::warn!("a temporary file could not be removed: {err}");
         }

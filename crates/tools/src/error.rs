@@ -20,7 +20,7 @@ pub(crate) enum Error {
     #[error("{name} not found. Did you mean `{near}`?")]
     Missing { name: String, near: String },
     #[error("{0} is a folder; use `list`")]
-    Folder(String),
+    Directory(String),
     #[error("{name} is {what}, not a file")]
     Special { name: String, what: &'static str },
     #[error(
@@ -72,7 +72,7 @@ impl Error {
     pub(crate) fn for_user(&self) -> String {
         match self {
             Error::NotFound(_) | Error::Missing { .. } => "not found".to_owned(),
-            Error::Folder(_) => "it is a folder now".to_owned(),
+            Error::Directory(_) => "it is a folder now".to_owned(),
             Error::Special { what, .. } => format!("it is {what} now, not a file"),
             Error::TooLarge { bytes, limit, .. } => format!(
                 "it is too large ({} MB; the limit is {} MB)",
@@ -108,7 +108,7 @@ impl Error {
             io::ErrorKind::NotFound => Error::NotFound(name),
             io::ErrorKind::PermissionDenied => Error::Denied(name),
             io::ErrorKind::ReadOnlyFilesystem => Error::ReadOnly(name),
-            io::ErrorKind::IsADirectory => Error::Folder(name),
+            io::ErrorKind::IsADirectory => Error::Directory(name),
             _ => Error::Io { name, source },
         }
     }

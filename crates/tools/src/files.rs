@@ -1,6 +1,6 @@
 //! The files of a session, through the client if it offers that, else on the disk; and what the model has read of them.
 //!
-//! Inside the session's folders a client that offers file access is used, because it has unsaved changes. Files outside are accessed
+//! Inside the session's directories a client that offers file access is used, because it has unsaved changes. Files outside are accessed
 //! on the disk only.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use shell::is_in_git;
 
-use crate::bash::folder_rule;
+use crate::bash::directory_rule;
 use crate::change::Change;
 use crate::disk;
 use crate::error::Error;
@@ -44,7 +44,7 @@ pub(crate) enum Use {
 }
 
 impl Files {
-    /// Makes the files of a session with these folders.
+    /// Makes the files of a session with these directories.
     #[must_use]
     pub fn new(scope: Scope) -> Files {
         Files {
@@ -72,7 +72,7 @@ impl Files {
         Ok(self.scope.locate(spelling)?)
     }
 
-    /// Reads and writes the disk only, for a folder that the client does not have.
+    /// Reads and writes the disk only, for a directory that the client does not have.
     #[must_use]
     pub fn without_editor(self) -> Files {
         self.has_no_reads.store(true, Ordering::Relaxed);
@@ -316,7 +316,7 @@ impl engine::ports::Files for Files {
     }
 }
 
-/// Restores whole files for undo, redo and rewind, inside the session's folders only.
+/// Restores whole files for undo, redo and rewind, inside the session's directories only.
 impl Files {
     /// Finds the file that a change was recorded for. Recorded paths contain no links: one that has appeared since then leads
     /// to another file, which nobody agreed to change.
@@ -413,7 +413,7 @@ pub(crate) async fn on_a_thread<T: Send + 'static>(
     }
 }
 
-/// Returns what reading a file needs permission for: secrets, and the folder of a file outside.
+/// Returns what reading a file needs permission for: secrets, and the directory of a file outside.
 pub(crate) fn read_access(target: &Target) -> Vec<Access> {
     if target.is_output() {
         return vec![Access::allow(PermissionKey::Read, target.name())];
@@ -421,8 +421,11 @@ pub(crate) fn read_access(target: &Target) -> Vec<Access> {
     let mut access = Vec::new();
     if !target.is_inside() {
         let ask = Access::ask(PermissionKey::ExternalDirectory, target.path().to_string_lossy());
-        let folder = target.path().parent().unwrap_or(target.path());
-        access.push(Access { always: folder_rule(folder, target.home()).or(ask.always), ..ask });
+        let directory = target.path().parent().unwrap_or(target.path());
+        access.push(Access {
+            always: directory_rule(directory, target.home()).or(ask.always),
+            ..ask
+        });
     }
     access.push(if target.is_secret() {
         Access::ask(PermissionKey::Read, target.name())
@@ -456,7 +459,7 @@ pub(crate) fn edit_access(target: &Target) -> Vec<Access> {
     access
 }
 
-/// Returns the pattern for "always": the top-level folder of the file, or the file itself.
+/// Returns the pattern for "always": the top-level directory of the file, or the file itself.
 fn edit_rule(target: &Target) -> String {
     match target.name().split_once('/') {
         Some((first, _)) if target.is_inside() && !first.is_empty() && first != ".git" => {

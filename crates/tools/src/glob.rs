@@ -72,10 +72,10 @@ ignores.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let denied = cx.turn.denied(&PermissionKey::Read);
         let work = move |flag: &AtomicBool| {
-            let folder = plan.target.real();
-            let globs = only(&folder, std::slice::from_ref(&plan.pattern));
+            let directory = plan.target.real();
+            let globs = only(&directory, std::slice::from_ref(&plan.pattern));
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let (walk, skipped) = walk(&folder, &plan.target, denied, globs);
+            let (walk, skipped) = walk(&directory, &plan.target, denied, globs);
             let mut found = Vec::new();
             for entry in walk.build().flatten() {
                 if flag.load(Ordering::Relaxed) {
@@ -83,13 +83,13 @@ ignores.";
                 }
                 if entry.file_type().is_some_and(|kind| kind.is_file()) {
                     let changed = entry.metadata().ok().and_then(|data| data.modified().ok());
-                    let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
+                    let below = entry.path().strip_prefix(&directory).unwrap_or(entry.path());
                     let name = plan.target.below(below).name().to_owned();
                     found.push((changed.unwrap_or(SystemTime::UNIX_EPOCH), name));
                 }
             }
             found.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-            Ok((found, note(&skipped, &folder)))
+            Ok((found, note(&skipped, &directory)))
         };
         let (found, note) = search(cx, work).await?;
         if found.is_empty() {

@@ -170,15 +170,15 @@ fn find(
         let lines = search_file(plan, &mut searcher, plan.target.open_file(), &count);
         return Ok((vec![Hits { name: plan.target.name().to_owned(), lines }], None));
     }
-    let folder = plan.target.real();
-    let open = plan.target.open_as_folder().map_err(|err| Error::of(plan.target.name(), err))?;
-    let globs = only(&folder, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
-    let (mut walk, skipped) = walk(&folder, &plan.target, denied, globs);
+    let directory = plan.target.real();
+    let open = plan.target.open_as_directory().map_err(|err| Error::of(plan.target.name(), err))?;
+    let globs = only(&directory, &plan.include).map_err(|err| Error::Pattern(err.to_string()))?;
+    let (mut walk, skipped) = walk(&directory, &plan.target, denied, globs);
     walk.threads(threads());
     let found = Mutex::new(Vec::new());
     walk.build_parallel().run(|| {
         let mut searcher = searcher.clone();
-        let (found, count, folder, open) = (&found, &count, &folder, &open);
+        let (found, count, directory, open) = (&found, &count, &directory, &open);
         Box::new(move |entry| {
             if stop.load(Ordering::Relaxed) || count.load(Ordering::Relaxed) >= MAX_FOUND {
                 return WalkState::Quit;
@@ -186,7 +186,7 @@ fn find(
             let Ok(entry) = entry else {
                 return WalkState::Continue;
             };
-            let below = entry.path().strip_prefix(folder).unwrap_or(entry.path());
+            let below = entry.path().strip_prefix(directory).unwrap_or(entry.path());
             if !entry.file_type().is_some_and(|kind| kind.is_file())
                 || shell::is_secret(Path::new(entry.file_name()))
             {
@@ -203,7 +203,7 @@ fn find(
     });
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok((found, note(&skipped, &folder)))
+    Ok((found, note(&skipped, &directory)))
 }
 
 fn threads() -> usize {

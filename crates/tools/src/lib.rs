@@ -64,14 +64,14 @@ pub async fn read_freely(
     Some((target.path().to_owned(), shown))
 }
 
-/// Returns the names in the working folder, sorted, folders with `/` at the end. Leaves out what git ignores, hidden files, and our own
+/// Returns the names in the working directory, sorted, directories with `/` at the end. Leaves out what git ignores, hidden files, and our own
 /// files.
 #[must_use]
 pub fn names_in(scope: &scope::Scope, most: usize) -> Vec<String> {
     let Ok(top) = scope.locate(".") else { return Vec::new() };
-    let folder = top.real();
+    let directory = top.real();
     let nothing = Arc::new(engine::ports::NothingDenied);
-    let (mut walk, _) = walk::walk(&folder, &top, nothing, ignore::overrides::Override::empty());
+    let (mut walk, _) = walk::walk(&directory, &top, nothing, ignore::overrides::Override::empty());
     let entries = walk.max_depth(Some(1)).build().skip(1).flatten();
     let mut names: Vec<String> = entries
         .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))

@@ -1,4 +1,4 @@
-//! `list`: lists a folder.
+//! `list`: lists a directory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +75,7 @@ their content `grep`.";
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
         let (target, kind) = place(&self.0, input.path.as_deref())?;
-        if kind != Kind::Folder {
+        if kind != Kind::Directory {
             let why = format!("{} is a file; use `read`", target.name());
             return Err(ToolError::Model(why));
         }
@@ -93,18 +93,18 @@ their content `grep`.";
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {
         let denied = cx.turn.denied(&PermissionKey::Read);
         let work = move |flag: &AtomicBool| {
-            let folder = plan.target.real();
+            let directory = plan.target.real();
             let globs: Vec<String> = plan.ignore.iter().map(|glob| format!("!{glob}")).collect();
-            let globs = only(&folder, &globs);
+            let globs = only(&directory, &globs);
             let globs = globs.map_err(|err| Error::Pattern(err.to_string()))?;
-            let (mut walk, skipped) = walk(&folder, &plan.target, denied, globs);
+            let (mut walk, skipped) = walk(&directory, &plan.target, denied, globs);
             walk.max_depth(Some(plan.depth));
             let mut names = Vec::new();
             for entry in walk.build().skip(1).flatten() {
                 if flag.load(Ordering::Relaxed) || names.len() > 100 * MAX {
                     break;
                 }
-                let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
+                let below = entry.path().strip_prefix(&directory).unwrap_or(entry.path());
                 let mut name = escape(below.as_os_str().as_encoded_bytes());
                 if entry.file_type().is_some_and(|kind| kind.is_dir()) {
                     name.push('/');
@@ -112,7 +112,7 @@ their content `grep`.";
                 names.push(name);
             }
             names.sort();
-            Ok((names, note(&skipped, &folder)))
+            Ok((names, note(&skipped, &directory)))
         };
         let (names, note) = search(cx, work).await?;
         if names.is_empty() {

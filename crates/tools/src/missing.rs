@@ -23,15 +23,15 @@ pub(crate) async fn not_found(files: &Files, cx: &ToolCx<'_>, target: &Target) -
     let denied = cx.turn.denied(&PermissionKey::Read);
     let wanted = name.clone();
     let work = move |flag: &AtomicBool| {
-        let folder = top.real();
-        let (walk, _) = walk(&folder, &top, denied, Override::empty());
+        let directory = top.real();
+        let (walk, _) = walk(&directory, &top, denied, Override::empty());
         let mut names = Vec::new();
         for entry in walk.build().skip(1).flatten().take(MAX_ENTRIES) {
             if flag.load(Ordering::Relaxed) {
                 break;
             }
             if entry.file_type().is_some_and(|kind| kind.is_file()) {
-                let below = entry.path().strip_prefix(&folder).unwrap_or(entry.path());
+                let below = entry.path().strip_prefix(&directory).unwrap_or(entry.path());
                 names.push(top.below(below).name().to_owned());
             }
         }

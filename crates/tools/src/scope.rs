@@ -1,7 +1,7 @@
 //! The scope: which paths a session may access. The only place that decides this, for our own disk access and for what the client
 //! is asked to read and write.
 //!
-//! A path is resolved once, to a [`Target`]: every link is followed, then the result is compared with the session's folders,
+//! A path is resolved once, to a [`Target`]: every link is followed, then the result is compared with the session's directories,
 //! component by component. A target opens exactly that file: the kernel refuses links that appear after the decision (see `place`).
 
 pub mod hard_links;
@@ -21,10 +21,10 @@ use shell::{clean, is_secret, real};
 use hard_links::FileId;
 pub(crate) use place::{Kind, Look};
 
-/// The folders of a session.
+/// The directories of a session.
 #[derive(Debug, Clone)]
 pub struct Scope {
-    /// The working folder first.
+    /// The working directory first.
     roots: Arc<[Arc<Root>]>,
     /// The whole disk, for paths outside that the user allowed.
     disk: Arc<Root>,
@@ -36,18 +36,18 @@ pub struct Scope {
     hidden: Hidden,
     /// Long command outputs of the session: readable without permission, writable by no tool.
     outputs: Option<PathBuf>,
-    /// The user's home folder, which no permanent answer may cover as a whole.
+    /// The user's home directory, which no permanent answer may cover as a whole.
     home: Option<Arc<Path>>,
 }
 
-/// A folder beneath which files are opened.
+/// A directory beneath which files are opened.
 #[derive(Debug)]
 struct Root {
     /// As the client spells it, without `.` and `..`.
     given: PathBuf,
     /// The resolved path.
     real: PathBuf,
-    /// The open folder. Reopened if another folder has taken its place.
+    /// The open directory. Reopened if another directory has taken its place.
     handle: Mutex<Option<Arc<OwnedFd>>>,
 }
 
@@ -86,12 +86,12 @@ pub struct Target {
     own: Arc<[PathBuf]>,
     hidden: Hidden,
     home: Option<Arc<Path>>,
-    /// For people and rules: relative to the working folder if inside it, else absolute.
+    /// For people and rules: relative to the working directory if inside it, else absolute.
     name: String,
 }
 
 impl Scope {
-    /// Makes the scope of a session with these folders, the working folder first.
+    /// Makes the scope of a session with these directories, the working directory first.
     #[must_use]
     pub fn new(roots: Vec<PathBuf>) -> Scope {
         let roots = roots.iter().map(|root| Arc::new(Root::new(root))).collect();
@@ -107,19 +107,19 @@ impl Scope {
         }
     }
 
-    /// Lets tools read long command outputs, which are stored in this folder.
+    /// Lets tools read long command outputs, which are stored in this directory.
     #[must_use]
-    pub fn with_outputs(self, folder: Option<PathBuf>) -> Scope {
-        Scope { outputs: folder.and_then(|folder| real(&clean(&folder))), ..self }
+    pub fn with_outputs(self, directory: Option<PathBuf>) -> Scope {
+        Scope { outputs: directory.and_then(|directory| real(&clean(&directory))), ..self }
     }
 
-    /// Sets the user's home folder.
+    /// Sets the user's home directory.
     #[must_use]
     pub fn with_home(self, home: Option<&Path>) -> Scope {
         Scope { home: home.map(Arc::from), ..self }
     }
 
-    /// Excludes our own folders, even inside the session's.
+    /// Excludes our own directories, even inside the session's.
     #[must_use]
     pub fn without(self, own: &[PathBuf]) -> Scope {
         let own_files = hard_links::ids(own).into();
@@ -127,7 +127,7 @@ impl Scope {
         Scope { own: self.own.iter().cloned().chain(own).collect(), own_files, ..self }
     }
 
-    /// Sets the paths that need permission to read. One that contains a folder of the session is ignored.
+    /// Sets the paths that need permission to read. One that contains a directory of the session is ignored.
     #[must_use]
     pub fn with_hidden(self, hidden: Arc<[PathBuf]>) -> Scope {
         let roots = self.roots.clone();
@@ -140,7 +140,7 @@ impl Scope {
         Scope { hidden: Arc::new(LazyLock::new(Box::new(find))), ..self }
     }
 
-    /// Resolves a path. A relative one is relative to the working folder.
+    /// Resolves a path. A relative one is relative to the working directory.
     ///
     /// # Errors
     /// Fails if the path is not valid.
@@ -228,13 +228,13 @@ impl Scope {
         })
     }
 
-    /// Tells whether a path is written as one inside the session's folders, wherever links lead.
+    /// Tells whether a path is written as one inside the session's directories, wherever links lead.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         let path = clean(path);
         self.roots.iter().any(|root| path.starts_with(&root.given) || path.starts_with(&root.real))
     }
 
-    /// Tells whether `target` is reached from `path` without a link below the session's folders.
+    /// Tells whether `target` is reached from `path` without a link below the session's directories.
     pub(crate) fn is_direct(&self, path: &Path, target: &Target) -> bool {
         let (path, real) = (clean(path), target.real());
         self.roots.iter().any(|root| {
@@ -251,12 +251,12 @@ impl Target {
         &self.path
     }
 
-    /// Returns the user's home folder.
+    /// Returns the user's home directory.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 
-    /// Tells whether it is inside the session's folders.
+    /// Tells whether it is inside the session's directories.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         self.is_inside
@@ -267,19 +267,19 @@ impl Target {
         self.is_output
     }
 
-    /// Tells by its name and folder whether it usually holds secrets.
+    /// Tells by its name and directory whether it usually holds secrets.
     pub(crate) fn is_secret(&self) -> bool {
         let real = self.real();
         is_secret(&self.path) || self.hidden.iter().any(|hidden| real.starts_with(hidden))
     }
 
-    /// Returns the path for people and rules: relative to the working folder if inside it, else absolute.
+    /// Returns the path for people and rules: relative to the working directory if inside it, else absolute.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the path relative to the folder of the session that it is in, without links.
+    /// Returns the path relative to the directory of the session that it is in, without links.
     pub(crate) fn relative(&self) -> &Path {
         &self.relative
     }
@@ -332,7 +332,7 @@ impl Root {
         Root { given, real, handle: Mutex::new(None) }
     }
 
-    /// Returns the open folder.
+    /// Returns the open directory.
     fn handle(&self) -> io::Result<Arc<OwnedFd>> {
         let mut known = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = &*known
@@ -340,7 +340,7 @@ impl Root {
         {
             return Ok(Arc::clone(handle));
         }
-        let handle = Arc::new(tree::beneath::open_folder(&self.real)?);
+        let handle = Arc::new(tree::beneath::open_directory(&self.real)?);
         *known = Some(Arc::clone(&handle));
         Ok(handle)
     }
@@ -360,11 +360,11 @@ fn is_thread(real: &Path) -> bool {
 }
 
 /// Joins paths; an empty one adds no slash.
-fn join(folder: &Path, relative: &Path) -> PathBuf {
-    if relative.as_os_str().is_empty() { folder.to_owned() } else { folder.join(relative) }
+fn join(directory: &Path, relative: &Path) -> PathBuf {
+    if relative.as_os_str().is_empty() { directory.to_owned() } else { directory.join(relative) }
 }
 
-/// Like [`real`], for many paths in few folders, most of which do not exist: each folder is resolved once.
+/// Like [`real`], for many paths in few directories, most of which do not exist: each directory is resolved once.
 fn real_of_many(path: &Path, known: &mut HashMap<PathBuf, Option<PathBuf>>) -> Option<PathBuf> {
     if let Some(known) = known.get(path) {
         return known.clone();
@@ -388,8 +388,8 @@ mod tests {
     #[test]
     fn many_paths_resolve_like_single_ones() {
         use std::os::unix::fs::symlink;
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path();
         std::fs::create_dir_all(top.join("real/sub")).unwrap();
         std::fs::write(top.join("file"), "").unwrap();
         symlink("real", top.join("link")).unwrap();

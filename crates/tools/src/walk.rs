@@ -1,4 +1,4 @@
-//! Walks a folder as `rg` does: skips files ignored by git and `.git`, and does not follow links.
+//! Walks a directory as `rg` does: skips files ignored by git and `.git`, and does not follow links.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use ignore::overrides::{Override, OverrideBuilder};
 use tokio::time::timeout;
 use tree::{Skipped, WalkOptions};
 
-use crate::bash::folder_rule;
+use crate::bash::directory_rule;
 use crate::error::Error;
 use crate::files::{Files, on_a_thread, read_access};
 use crate::scope::{Kind, Target};
 use crate::text::escape;
 
-/// Makes a walk of a folder. It includes hidden files. It excludes our own files, files that rules forbid to read, and folders with
+/// Makes a walk of a directory. It includes hidden files. It excludes our own files, files that rules forbid to read, and directories with
 /// secrets unless the walk begins there. Also returns the ignore files that were not used.
 pub(crate) fn walk(
-    folder: &Path,
+    directory: &Path,
     target: &Target,
     denied: Arc<dyn Denied>,
     overrides: Override,
@@ -31,18 +31,18 @@ pub(crate) fn walk(
         .own_below()
         .into_iter()
         .chain(target.hidden_below())
-        .map(|place| folder.join(place))
+        .map(|place| directory.join(place))
         .collect();
     let options =
         WalkOptions { skips_hidden: false, needs_git: false, overrides, ..WalkOptions::default() };
-    let (top, target) = (folder.to_owned(), target.clone());
-    tree::walk(folder, options, move |entry| {
+    let (top, target) = (directory.to_owned(), target.clone());
+    tree::walk(directory, options, move |entry| {
         let is_left_out = || left_out.iter().any(|place| entry.path() == place);
         let is_denied = || {
-            // Rules apply to the files, so folders are walked.
-            let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+            // Rules apply to the files, so directories are walked.
+            let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
             let below = entry.path().strip_prefix(&top).unwrap_or(entry.path());
-            !is_folder
+            !is_directory
                 && denied.has(&Access::allow(PermissionKey::Read, target.below(below).name()))
         };
         let is_out = || is_left_out() || (!denied.is_empty() && is_denied());
@@ -68,12 +68,12 @@ pub(crate) async fn search<T: Send + 'static>(
 }
 
 /// Returns a note about ignore files that were not used.
-pub(crate) fn note(skipped: &Skipped, folder: &Path) -> Option<String> {
+pub(crate) fn note(skipped: &Skipped, directory: &Path) -> Option<String> {
     let list: Vec<String> = skipped
         .list()
         .iter()
         .map(|(path, why)| {
-            let name = path.strip_prefix(folder).unwrap_or(path);
+            let name = path.strip_prefix(directory).unwrap_or(path);
             format!("{} ({why})", escape(name.as_os_str().as_encoded_bytes()))
         })
         .collect();
@@ -81,15 +81,15 @@ pub(crate) fn note(skipped: &Skipped, folder: &Path) -> Option<String> {
 }
 
 /// Parses a glob like a line of `.gitignore`: `*.json` matches at every depth, `src/**` from the top.
-pub(crate) fn only(folder: &Path, globs: &[String]) -> Result<Override, ignore::Error> {
-    let mut only = OverrideBuilder::new(folder);
+pub(crate) fn only(directory: &Path, globs: &[String]) -> Result<Override, ignore::Error> {
+    let mut only = OverrideBuilder::new(directory);
     for glob in globs {
         only.add(glob)?;
     }
     only.build()
 }
 
-/// Resolves the path to search; default the working folder.
+/// Resolves the path to search; default the working directory.
 pub(crate) fn place(files: &Files, path: Option<&str>) -> Result<(Target, Kind), Error> {
     let target = files.locate(path.filter(|path| !path.is_empty()).unwrap_or("."))?;
     let look = target.look().map_err(|err| Error::of(target.name(), err))?;
@@ -97,11 +97,11 @@ pub(crate) fn place(files: &Files, path: Option<&str>) -> Result<(Target, Kind),
         look.map(|look| look.kind).ok_or_else(|| Error::NotFound(target.name().to_owned()))?;
     match kind {
         Kind::Special(what) => Err(Error::Special { name: target.name().to_owned(), what }),
-        Kind::File | Kind::Folder => Ok((target, kind)),
+        Kind::File | Kind::Directory => Ok((target, kind)),
     }
 }
 
-/// Returns what a search needs permission for: the tool, and the folder if it is outside.
+/// Returns what a search needs permission for: the tool, and the directory if it is outside.
 pub(crate) fn search_access(
     key: PermissionKey,
     subject: &str,
@@ -117,9 +117,9 @@ pub(crate) fn search_access(
         access.push(Access::ask(PermissionKey::Read, target.name()));
     }
     if !target.is_inside() {
-        // Permission covers the contents of the folder itself, not of its parent.
+        // Permission covers the contents of the directory itself, not of its parent.
         let path = target.path().join("*").to_string_lossy().into_owned();
-        let always = folder_rule(target.path(), target.home());
+        let always = directory_rule(target.path(), target.home());
         access.push(Access { always, ..Access::ask(PermissionKey::ExternalDirectory, path) });
     }
     access

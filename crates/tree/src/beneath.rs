@@ -1,4 +1,4 @@
-//! Opens files beneath an open folder, without following any link.
+//! Opens files beneath an open directory, without following any link.
 //!
 //! The kernel refuses every link on the way (`openat2` with `RESOLVE_BENEATH`, `NO_SYMLINKS`, `NO_MAGICLINKS`); where it cannot, the
 //! path is opened component by component.
@@ -19,10 +19,10 @@ pub const HANDLE: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 pub const HANDLE: OFlags = OFlags::RDONLY;
 
-/// Opens a path beneath a folder. A link anywhere in it is an error.
+/// Opens a path beneath a directory. A link anywhere in it is an error.
 ///
 /// # Errors
-/// Fails as `openat` does, and for links and for paths that lead out of the folder.
+/// Fails as `openat` does, and for links and for paths that lead out of the directory.
 pub fn open_beneath(
     root: BorrowedFd<'_>,
     relative: &Path,
@@ -65,24 +65,24 @@ fn step_by_step(
     let Some(name) = name else {
         return Ok(openat(root, ".", flags, mode)?);
     };
-    let mut folder = openat(root, ".", step, Mode::empty())?;
+    let mut directory = openat(root, ".", step, Mode::empty())?;
     for component in parent.unwrap_or(Path::new("")).components() {
-        folder = openat(&folder, component.as_os_str(), step, Mode::empty())?;
+        directory = openat(&directory, component.as_os_str(), step, Mode::empty())?;
     }
-    Ok(openat(&folder, name, flags, mode)?)
+    Ok(openat(&directory, name, flags, mode)?)
 }
 
-/// Opens a folder by its resolved path: a link in it is an error.
+/// Opens a directory by its resolved path: a link in it is an error.
 ///
 /// # Errors
-/// Fails if it is not a folder, or if the path contains a link.
-pub fn open_folder(real: &Path) -> io::Result<OwnedFd> {
+/// Fails if it is not a directory, or if the path contains a link.
+pub fn open_directory(real: &Path) -> io::Result<OwnedFd> {
     let top = open("/", HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let below = real.strip_prefix("/").unwrap_or(real);
     open_beneath(top.as_fd(), below, HANDLE | OFlags::DIRECTORY, Mode::empty())
 }
 
-/// Opens the parent of a path beneath a folder, and returns the name in it.
+/// Opens the parent of a path beneath a directory, and returns the name in it.
 ///
 /// # Errors
 /// Fails if the parent is missing or reached through a link, and for a path without a name.
@@ -96,31 +96,31 @@ pub fn open_parent<'a>(
     Ok((open_beneath(root, parent, HANDLE | OFlags::DIRECTORY, Mode::empty())?, name))
 }
 
-/// Creates missing folders beneath a folder, component by component, and opens the last.
+/// Creates missing directories beneath a directory, component by component, and opens the last.
 ///
 /// # Errors
 /// Fails if a component is a link or a file.
-pub fn make_folders(root: BorrowedFd<'_>, relative: &Path) -> io::Result<OwnedFd> {
+pub fn make_directories(root: BorrowedFd<'_>, relative: &Path) -> io::Result<OwnedFd> {
     let step = HANDLE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut folder = openat(root, ".", step, Mode::empty())?;
+    let mut directory = openat(root, ".", step, Mode::empty())?;
     for component in relative.components() {
         let name = component.as_os_str();
-        match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
+        match mkdirat(&directory, name, Mode::from_raw_mode(0o777)) {
             Ok(()) | Err(rustix::io::Errno::EXIST) => {}
             Err(err) => return Err(err.into()),
         }
-        folder = openat(&folder, name, step, Mode::empty())?;
+        directory = openat(&directory, name, step, Mode::empty())?;
     }
-    Ok(folder)
+    Ok(directory)
 }
 
-/// Returns what is beneath a folder at a path, without following links; `None` if nothing is there.
+/// Returns what is beneath a directory at a path, without following links; `None` if nothing is there.
 ///
 /// # Errors
 /// Fails if the path contains a link before its last component.
 pub fn kind_of(root: BorrowedFd<'_>, relative: &Path) -> io::Result<Option<FileType>> {
     let found = open_parent(root, relative)
-        .and_then(|(folder, name)| Ok(statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?));
+        .and_then(|(directory, name)| Ok(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?));
     match found {
         Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
         Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -128,22 +128,22 @@ pub fn kind_of(root: BorrowedFd<'_>, relative: &Path) -> io::Result<Option<FileT
     }
 }
 
-/// Lists a folder beneath another. A missing folder is empty.
+/// Lists a directory beneath another. A missing directory is empty.
 ///
 /// # Errors
-/// Fails if it cannot be read, is no folder, or is reached through a link.
+/// Fails if it cannot be read, is no directory, or is reached through a link.
 pub fn list(
     root: BorrowedFd<'_>,
     relative: &Path,
 ) -> io::Result<Vec<(std::ffi::OsString, FileType)>> {
     use std::os::unix::ffi::OsStrExt;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
-    let folder = match open_beneath(root, relative, flags, Mode::empty()) {
+    let directory = match open_beneath(root, relative, flags, Mode::empty()) {
         Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        folder => folder?,
+        directory => directory?,
     };
     let mut found = Vec::new();
-    let mut entries = Dir::read_from(&folder)?;
+    let mut entries = Dir::read_from(&directory)?;
     while let Some(entry) = entries.read() {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
@@ -152,7 +152,7 @@ pub fn list(
         }
         let kind = match entry.file_type() {
             // Some file systems do not say it here.
-            FileType::Unknown => statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)
+            FileType::Unknown => statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)
                 .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
             kind => kind,
         };
@@ -161,20 +161,20 @@ pub fn list(
     Ok(found)
 }
 
-/// Removes what is beneath a folder at a path, with all that is in it. Links are removed, not followed.
+/// Removes what is beneath a directory at a path, with all that is in it. Links are removed, not followed.
 ///
 /// # Errors
 /// Fails if something cannot be removed.
 pub fn remove(root: BorrowedFd<'_>, relative: &Path) -> io::Result<()> {
-    let (folder, name) = open_parent(root, relative)?;
-    remove_in(folder.as_fd(), name, DEEPEST)
+    let (directory, name) = open_parent(root, relative)?;
+    remove_in(directory.as_fd(), name, DEEPEST)
 }
 
-/// How many folders inside each other are removed.
+/// How many directories inside each other are removed.
 const DEEPEST: usize = 100;
 
-fn remove_in(folder: BorrowedFd<'_>, name: &OsStr, depth: usize) -> io::Result<()> {
-    match unlinkat(folder, name, AtFlags::empty()) {
+fn remove_in(directory: BorrowedFd<'_>, name: &OsStr, depth: usize) -> io::Result<()> {
+    match unlinkat(directory, name, AtFlags::empty()) {
         Err(rustix::io::Errno::ISDIR | rustix::io::Errno::PERM) => {}
         Err(rustix::io::Errno::NOENT) => return Ok(()),
         done => return Ok(done?),
@@ -183,14 +183,14 @@ fn remove_in(folder: BorrowedFd<'_>, name: &OsStr, depth: usize) -> io::Result<(
         return Err(io::Error::other("too many folders inside each other"));
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
-    let inner = open_beneath(folder, Path::new(name), flags, Mode::empty())?;
+    let inner = open_beneath(directory, Path::new(name), flags, Mode::empty())?;
     for (name, _) in list(inner.as_fd(), Path::new(""))? {
         remove_in(inner.as_fd(), &name, depth - 1)?;
     }
-    Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?)
+    Ok(unlinkat(directory, name, AtFlags::REMOVEDIR)?)
 }
 
-/// Writes a new file beneath a folder.
+/// Writes a new file beneath a directory.
 ///
 /// # Errors
 /// Fails if something is there already, or the path contains a link.
@@ -200,20 +200,20 @@ pub fn write_new(root: BorrowedFd<'_>, relative: &Path, bytes: &[u8]) -> io::Res
     io::Write::write_all(&mut std::fs::File::from(file), bytes)
 }
 
-/// Renames what is beneath a folder to `NAME.set-aside` in the same folder, or with a number if that exists. A link is renamed, not
+/// Renames what is beneath a directory to `NAME.set-aside` in the same directory, or with a number if that exists. A link is renamed, not
 /// followed. Returns the new path, relative as well.
 ///
 /// # Errors
 /// Fails if it is missing, or reached through a link.
 pub fn set_aside(root: BorrowedFd<'_>, relative: &Path) -> io::Result<std::path::PathBuf> {
-    let (folder, name) = open_parent(root, relative)?;
+    let (directory, name) = open_parent(root, relative)?;
     for number in 1..MOST_ASIDE {
         let mut to = name.to_owned();
         to.push(if number == 1 { ".set-aside".to_owned() } else { format!(".set-aside-{number}") });
-        if statat(&folder, &to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        if statat(&directory, &to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
             continue;
         }
-        rustix::fs::renameat(&folder, name, &folder, &to)?;
+        rustix::fs::renameat(&directory, name, &directory, &to)?;
         return Ok(relative.with_file_name(to));
     }
     Err(io::Error::other("too many files were set aside here"))
@@ -222,7 +222,7 @@ pub fn set_aside(root: BorrowedFd<'_>, relative: &Path) -> io::Result<std::path:
 /// How many files of the same name are set aside.
 const MOST_ASIDE: usize = 1000;
 
-/// Tells whether the path still names the open folder.
+/// Tells whether the path still names the open directory.
 #[must_use]
 pub fn is_still_at(handle: &OwnedFd, real: &Path) -> bool {
     let now = statat(rustix::fs::CWD, real, AtFlags::SYMLINK_NOFOLLOW);
@@ -246,7 +246,7 @@ mod tests {
         std::fs::write(root.join("dir/sub/file"), "inside").unwrap();
         symlink(&outside, root.join("link")).unwrap();
         symlink(&outside, root.join("dir/sub/link")).unwrap();
-        let handle = open_folder(&root.canonicalize().unwrap()).unwrap();
+        let handle = open_directory(&root.canonicalize().unwrap()).unwrap();
         let at = |path: &'static str| Path::new(path);
         for path in ["link", "link/file", "../outside/file", "/etc/passwd", "dir/../link/file"] {
             let opened = open_beneath(handle.as_fd(), at(path), OFlags::RDONLY, Mode::empty());
@@ -262,7 +262,7 @@ mod tests {
         assert!(kind_of(handle.as_fd(), at("link/file")).is_err());
         assert_eq!(kind_of(handle.as_fd(), at("link")).unwrap(), Some(FileType::Symlink));
         assert!(list(handle.as_fd(), at("link")).is_err());
-        assert!(make_folders(handle.as_fd(), at("link/new")).is_err());
+        assert!(make_directories(handle.as_fd(), at("link/new")).is_err());
         assert!(set_aside(handle.as_fd(), at("link/file")).is_err());
         assert!(write_new(handle.as_fd(), at("link/new"), b"x").is_err());
         assert!(write_new(handle.as_fd(), at("dir/sub/file"), b"x").is_err());

@@ -1,6 +1,6 @@
 //! Reads the tree of a project, which may be hostile: a clone can contain links to devices, pipes and endless files.
 //!
-//! [`beneath`] opens and changes files without following links, [`read`] reads them up to a limit, [`walk`] lists folders as `rg` does. Decides
+//! [`beneath`] opens and changes files without following links, [`read`] reads them up to a limit, [`walk`] lists directories as `rg` does. Decides
 //! nothing about permission; `tools::scope` does.
 
 pub mod beneath;

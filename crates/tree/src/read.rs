@@ -20,7 +20,7 @@ pub enum NotRead {
     Missing,
     /// It is a link, or reached through one.
     Link,
-    /// It is a folder, a pipe, a socket or a device.
+    /// It is a directory, a pipe, a socket or a device.
     NotRegular,
     /// It is larger than the limit.
     TooLarge(u64),
@@ -53,17 +53,17 @@ impl From<io::Error> for NotRead {
     }
 }
 
-/// Reads a file at a path relative to a folder. No link is followed below the folder.
+/// Reads a file at a path relative to a directory. No link is followed below the directory.
 ///
 /// # Errors
 /// Says why it was not read.
-pub fn read(folder: &Path, relative: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, NotRead> {
+pub fn read(directory: &Path, relative: impl AsRef<Path>, most: u64) -> Result<Vec<u8>, NotRead> {
     let flags = HANDLE | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = open(folder, flags, Mode::empty()).map_err(io::Error::from)?;
+    let root = open(directory, flags, Mode::empty()).map_err(io::Error::from)?;
     read_beneath(root.as_fd(), relative.as_ref(), most)
 }
 
-/// Reads a file at a path relative to an open folder. No link is followed.
+/// Reads a file at a path relative to an open directory. No link is followed.
 ///
 /// # Errors
 /// Says why it was not read.
@@ -111,8 +111,8 @@ mod tests {
     #[test]
     fn only_small_regular_files_are_read() {
         let top = tempfile::tempdir().unwrap();
-        let folder = top.path();
-        let at = |name: &str| folder.join(name);
+        let directory = top.path();
+        let at = |name: &str| directory.join(name);
         std::fs::create_dir(at("folder")).unwrap();
         std::fs::write(at("folder/file"), "12345").unwrap();
         std::fs::File::create(at("sparse")).unwrap().set_len(3 << 30).unwrap();
@@ -146,7 +146,7 @@ mod tests {
             ("none", "not found"),
             ("folder/file/x", "not found"),
         ] {
-            assert_eq!(why(read(folder, path, 100)), expected, "{path}");
+            assert_eq!(why(read(directory, path, 100)), expected, "{path}");
         }
         for (path, expected) in [
             ("zero", "it is not a regular file"),

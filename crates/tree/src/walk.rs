@@ -1,4 +1,4 @@
-//! Walks a folder as `rg` does, but reads ignore files with the bounded reader.
+//! Walks a directory as `rg` does, but reads ignore files with the bounded reader.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -66,7 +66,7 @@ impl Skipped {
     }
 }
 
-/// Makes a walk of a folder without links being followed. `keeps` is asked for each entry below the top. The list of ignore files that
+/// Makes a walk of a directory without links being followed. `keeps` is asked for each entry below the top. The list of ignore files that
 /// were not used is complete when the walk is.
 pub fn walk(
     top: &Path,
@@ -97,19 +97,19 @@ impl Filter {
     /// Decides like the crate `ignore`: globs of the caller, then ignore files, then types, then hidden names.
     fn skips(&self, entry: &DirEntry) -> bool {
         let path = entry.path();
-        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
-        match self.options.overrides.matched(path, is_folder) {
+        let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
+        match self.options.overrides.matched(path, is_directory) {
             Match::Ignore(_) => return true,
             Match::Whitelist(_) => return false,
             Match::None => {}
         }
         let mut is_included = false;
-        match self.rules.as_ref().map_or(Match::None, |rules| rules.matched(path, is_folder)) {
+        match self.rules.as_ref().map_or(Match::None, |rules| rules.matched(path, is_directory)) {
             Match::Ignore(()) => return true,
             Match::Whitelist(()) => is_included = true,
             Match::None => {}
         }
-        match self.options.types.matched(path, is_folder) {
+        match self.options.types.matched(path, is_directory) {
             Match::Ignore(_) => return true,
             Match::Whitelist(_) => is_included = true,
             Match::None => {}
@@ -135,7 +135,7 @@ mod tests {
         entries.map(|path| path.strip_prefix(top).unwrap().display().to_string()).collect()
     }
 
-    /// Ignore patterns, files and folders in a few names, so that they meet.
+    /// Ignore patterns, files and directories in a few names, so that they meet.
     fn patterns() -> impl Strategy<Value = String> {
         let name = prop::sample::select(vec![
             "a",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     fn places() -> impl Strategy<Value = Vec<(String, String)>> {
-        let folder = prop::sample::select(vec!["", "a/", "a/b/", "c/", ".h/", "../", "b/c/"]);
+        let directory = prop::sample::select(vec!["", "a/", "a/b/", "c/", ".h/", "../", "b/c/"]);
         let file = prop::sample::select(vec![
             ".gitignore",
             ".ignore",
@@ -182,7 +182,7 @@ mod tests {
             ".h",
             "c",
         ]);
-        let place = (folder, file).prop_map(|(folder, file)| format!("{folder}{file}"));
+        let place = (directory, file).prop_map(|(directory, file)| format!("{directory}{file}"));
         prop::collection::vec((place, patterns()), 0..14)
     }
 
@@ -196,12 +196,12 @@ mod tests {
             flags in (any::<bool>(), any::<bool>(), any::<bool>()),
             globs in prop::collection::vec(prop::sample::select(vec!["*.x", "!b", "a/**", ".h"]), 0..2),
         ) {
-            let folder = tempfile::tempdir().unwrap();
-            let top = folder.path().canonicalize().unwrap().join("top/work");
+            let directory = tempfile::tempdir().unwrap();
+            let top = directory.path().canonicalize().unwrap().join("top/work");
             std::fs::create_dir_all(&top).unwrap();
             for (path, text) in &places {
                 let path = top.join(path);
-                // A file may have the name of a folder; then it is left out.
+                // A file may have the name of a directory; then it is left out.
                 if std::fs::create_dir_all(path.parent().unwrap()).is_ok() && !path.is_dir() {
                     std::fs::write(path, text).ok();
                 }
@@ -228,8 +228,8 @@ mod tests {
     // R: T2
     #[test]
     fn hostile_ignore_files_are_reported_and_not_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
         for name in [".gitignore", ".ignore", ".rgignore", ".git/info/exclude", ".git"] {
             for (index, make) in hostile().into_iter().enumerate() {
                 let work = top.join(format!("{}-{index}", name.replace('/', "-")));
@@ -239,7 +239,7 @@ mod tests {
                 make(&path);
                 let (walk, skipped) = walk(&work, WalkOptions::default(), |_| true);
                 assert!(names(&walk, &work).contains("kept"), "{name}");
-                // A `.git` that is no file and no folder is nothing that git uses.
+                // A `.git` that is no file and no directory is nothing that git uses.
                 assert!(
                     skipped.list().iter().any(|(skipped, _)| *skipped == path),
                     "{name} {index}"

@@ -111,7 +111,7 @@ fn other_dialects_cost_v1_no_allocations() {
         assert_eq!(Dialect::V1.agent_facts(true, true, true), None);
         let session = SessionFacts {
             id: "s",
-            folder: "/w",
+            directory: "/w",
             may_change: true,
             created_ms: 1,
             now_ms: 2,

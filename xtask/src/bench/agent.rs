@@ -39,7 +39,7 @@ impl Agent {
             Sessions::Stored => &["acp"],
             Sessions::InMemory => &["acp", "--forget"],
         };
-        Agent::start(&programs.purlin, arguments, &script.folder)
+        Agent::start(&programs.purlin, arguments, &script.directory)
     }
 
     /// Starts and initializes the agent built on the SDK. It answers each prompt with this many chunks.
@@ -174,24 +174,24 @@ impl Agent {
 /// A script for Purlin's model, and a user's configuration with that model and without rate limits, in a directory that also
 /// has Purlin's data.
 pub(crate) struct Script {
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 impl Script {
     /// Writes the files.
     pub(crate) fn write(text: &str) -> Result<Script> {
-        let folder =
+        let directory =
             crate::temporary::directory().join(format!("purlin-bench-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("purlin"))?;
-        let model = folder.join("model.acp");
+        std::fs::create_dir_all(directory.join("purlin"))?;
+        let model = directory.join("model.acp");
         // A large window, so that nothing is compacted during the measurement.
         std::fs::write(&model, format!("model window 1000000000000\n{text}"))?;
         let rates =
             ["updates_per_minute", "prompts_per_minute", "reads_per_minute", "writes_per_minute"];
         let limits: Value = rates.into_iter().map(|rate| (rate.to_owned(), json!(0))).collect();
         let config = json!({ "model": format!("script:{}", model.display()), "limits": limits });
-        std::fs::write(folder.join("purlin/purlin.json"), config.to_string())?;
-        Ok(Script { folder })
+        std::fs::write(directory.join("purlin/purlin.json"), config.to_string())?;
+        Ok(Script { directory })
     }
 
     /// One message of this many chunks for each prompt. Chunks that wait are merged.
@@ -208,8 +208,8 @@ impl Script {
 
 impl Drop for Script {
     fn drop(&mut self) {
-        if let Err(err) = std::fs::remove_dir_all(&self.folder) {
-            eprintln!("xtask: cannot remove {}: {err}", self.folder.display());
+        if let Err(err) = std::fs::remove_dir_all(&self.directory) {
+            eprintln!("xtask: cannot remove {}: {err}", self.directory.display());
         }
     }
 }

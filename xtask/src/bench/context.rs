@@ -11,7 +11,7 @@ use super::table::{Goal, Row};
 
 const ROUNDS: usize = 15;
 /// The repository: the number of directories, and of files in each.
-const FOLDERS: usize = 500;
+const DIRECTORIES: usize = 500;
 const FILES: usize = 100;
 /// The history: the number of steps, and the bytes of text in each; about 200,000 tokens.
 const STEPS: usize = 90;
@@ -22,7 +22,7 @@ const REQUESTS: u32 = 20;
 /// Measures `session/new` and a first turn in a repository of 50,000 files, compared with an empty directory.
 pub(crate) fn instructions(programs: &Programs) -> Result<Vec<Row>> {
     let script = Script::write("model echo\nmodel loop\n")?;
-    let (tree, empty) = (script.folder.join("tree"), script.folder.join("empty"));
+    let (tree, empty) = (script.directory.join("tree"), script.directory.join("empty"));
     plant(&tree)?;
     std::fs::create_dir_all(&empty)?;
     let mut agent = Agent::purlin(programs, &script, Sessions::InMemory)?;
@@ -37,7 +37,7 @@ pub(crate) fn instructions(programs: &Programs) -> Result<Vec<Row>> {
         }
     }
     agent.child.end()?;
-    let what = format!("new session and first turn, {} files, processor time", FOLDERS * FILES);
+    let what = format!("new session and first turn, {} files, processor time", DIRECTORIES * FILES);
     Ok(vec![
         Row::new(what, "ms", large).beside("empty folder", small),
         Row::new("what its instructions add", "ms", more).goal(Goal::AtMost(5.0)),
@@ -45,17 +45,17 @@ pub(crate) fn instructions(programs: &Programs) -> Result<Vec<Row>> {
 }
 
 /// Returns the milliseconds for opening a session and its first turn.
-fn open(agent: &mut Agent, folder: &Path) -> Result<f64> {
+fn open(agent: &mut Agent, directory: &Path) -> Result<f64> {
     let before = agent.child.cpu()?;
-    let session = agent.open_in(folder, &json!([]))?;
+    let session = agent.open_in(directory, &json!([]))?;
     agent.converse(&session, None)?;
     Ok((agent.child.cpu()? - before).as_secs_f64() * 1e3)
 }
 
 /// Creates a repository with instructions at its top and in every directory, and a skill.
 fn plant(tree: &Path) -> Result<()> {
-    for folder in 0..FOLDERS {
-        let place = tree.join(format!("folder-{folder}"));
+    for directory in 0..DIRECTORIES {
+        let place = tree.join(format!("folder-{directory}"));
         std::fs::create_dir_all(&place)?;
         std::fs::write(place.join("AGENTS.md"), "Keep to the style of this folder.\n".repeat(100))?;
         for file in 1..FILES {

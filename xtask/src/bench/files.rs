@@ -14,7 +14,7 @@ use crate::{needs, program};
 const ROUNDS: usize = 15;
 const MEGABYTE: usize = 1_000_000;
 /// The tree that is searched: the number of directories, and of files in each.
-const FOLDERS: usize = 400;
+const DIRECTORIES: usize = 400;
 const FILES: usize = 50;
 const SEARCHES: usize = 15;
 
@@ -64,7 +64,7 @@ pub(crate) fn grep(programs: &Programs) -> Result<Vec<Row>> {
     needs::ripgrep()?;
     let call = json!({ "pattern": "needle_[0-9]+_end" });
     let script = Script::write(&format!("model tool grep {call}\nmodel text \"x\"\nmodel loop\n"))?;
-    let tree = script.folder.join("tree");
+    let tree = script.directory.join("tree");
     plant(&tree)?;
     let path = tree.to_string_lossy().into_owned();
     let rg =
@@ -79,14 +79,14 @@ pub(crate) fn grep(programs: &Programs) -> Result<Vec<Row>> {
         let begin = Instant::now();
         let found = program::answer(&rg).unwrap_or_default();
         let beside = begin.elapsed().as_secs_f64() * 1e3;
-        anyhow::ensure!(found.lines().count() == FOLDERS / 10, "rg found {found}");
+        anyhow::ensure!(found.lines().count() == DIRECTORIES / 10, "rg found {found}");
         if round > 0 {
             ours.push(took);
             other.push(beside);
         }
     }
     agent.child.end()?;
-    let what = format!("search of {} files, prompt to answer", FOLDERS * FILES);
+    let what = format!("search of {} files, prompt to answer", DIRECTORIES * FILES);
     Ok(vec![Row::new(what, "ms", ours).beside("rg", other).goal(Goal::Times(1.3))])
 }
 
@@ -95,13 +95,13 @@ fn plant(tree: &Path) -> Result<()> {
     let body =
         "fn some_function(argument: usize) -> Option<usize> {\n    argument.checked_add(1)\n}\n\n";
     let body = body.repeat(40);
-    for folder in 0..FOLDERS {
-        let place = tree.join(format!("group-{}/folder-{folder}", folder % 20));
+    for directory in 0..DIRECTORIES {
+        let place = tree.join(format!("group-{}/folder-{directory}", directory % 20));
         std::fs::create_dir_all(&place)?;
         for file in 0..FILES {
             let mut text = body.clone();
-            if folder % 10 == 0 && file == 7 {
-                text.push_str(&format!("// needle_{folder}_end\n"));
+            if directory % 10 == 0 && file == 7 {
+                text.push_str(&format!("// needle_{directory}_end\n"));
             }
             std::fs::write(place.join(format!("file-{file}.rs")), text)?;
         }

@@ -82,7 +82,7 @@ fn whole(programs: &Programs) -> Result<u64> {
     let initialize =
         r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}"#;
     let purlin = programs.purlin.to_string_lossy();
-    count(&[&purlin, "acp"], &format!("{initialize}\n"), &script.folder)
+    count(&[&purlin, "acp"], &format!("{initialize}\n"), &script.directory)
 }
 
 /// Runs a program under callgrind and returns the number of instructions.
@@ -140,8 +140,8 @@ fn write_saved(counted: &BTreeMap<String, f64>) -> Result<()> {
     let compiler = program::answer(&["rustc", "--version"]).unwrap_or_default();
     let saved = json!({ "compiler": compiler, "instructions": rounded });
     let path = root().join(SAVED);
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory)?;
     }
     std::fs::write(&path, format!("{}\n", serde_json::to_string_pretty(&saved)?))?;
     Ok(())

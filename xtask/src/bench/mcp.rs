@@ -65,9 +65,9 @@ fn call(programs: &Programs) -> Result<Vec<Row>> {
     let seen = agent.allow(&session, "go")?;
     let is_done = |line: &&String| line.contains("\"status\":\"completed\"");
     anyhow::ensure!(seen.iter().filter(is_done).count() == CALLS, "not every call was made");
-    let mut bare = Child::start(&programs.bare_client, &[&server], &script.folder)?;
+    let mut bare = Child::start(&programs.bare_client, &[&server], &script.directory)?;
     bare.read()?;
-    let mut own = Child::start(&programs.own_client, &[&server], &script.folder)?;
+    let mut own = Child::start(&programs.own_client, &[&server], &script.directory)?;
     own.read()?;
     let (mut in_turns, mut alone, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

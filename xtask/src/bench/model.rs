@@ -126,18 +126,18 @@ fn before_asking(programs: &Programs) -> Result<f64> {
 struct Server {
     _child: Child,
     address: String,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl Server {
     fn start(programs: &Programs, script: &str) -> Result<Server> {
-        let folder = crate::temporary::directory()
+        let directory = crate::temporary::directory()
             .join(format!("purlin-bench-model-{}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
-        let file = folder.join("script");
+        std::fs::create_dir_all(&directory)?;
+        let file = directory.join("script");
         std::fs::write(&file, script)?;
         let file = file.to_str().context("the folder for temporary files is not UTF-8")?;
-        let mut child = Child::start(&programs.fake_model, &[file], &folder)?;
+        let mut child = Child::start(&programs.fake_model, &[file], &directory)?;
         let address = child.read()?.trim().trim_start_matches("http://").to_owned();
         let config = serde_json::json!({
             "limits": { "updates_per_minute": 0, "prompts_per_minute": 0 },
@@ -148,27 +148,28 @@ impl Server {
                 "models": { "fake": { "limit": { "context": 10_000_000 } } },
             } },
         });
-        std::fs::write(folder.join("purlin.json"), config.to_string())?;
-        Ok(Server { _child: child, address, folder })
+        std::fs::write(directory.join("purlin.json"), config.to_string())?;
+        Ok(Server { _child: child, address, directory })
     }
 
     /// Starts Purlin with one stored session.
     fn agent(&self, programs: &Programs) -> Result<(Agent, String)> {
-        let config = self.folder.join("purlin.json");
+        let config = self.directory.join("purlin.json");
         let config = config.to_str().context("the folder for temporary files is not UTF-8")?;
-        let mut agent = Agent::start(&programs.purlin, &["acp", "--config", config], &self.folder)?;
+        let mut agent =
+            Agent::start(&programs.purlin, &["acp", "--config", config], &self.directory)?;
         let session = agent.open()?;
         Ok((agent, session))
     }
 
     fn relay(&self, programs: &Programs) -> Result<Child> {
-        Child::start(&programs.plain_relay, &[&self.address], &self.folder)
+        Child::start(&programs.plain_relay, &[&self.address], &self.directory)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         // `Child` ends the server; its files are not needed any more.
-        drop(std::fs::remove_dir_all(&self.folder));
+        drop(std::fs::remove_dir_all(&self.directory));
     }
 }

@@ -32,23 +32,23 @@ impl Entry {
         if self.is_program { 0o755 } else { 0o644 }
     }
 
-    /// Moves the file into a folder.
-    pub(crate) fn under(&self, folder: &str) -> Entry {
-        Entry { path: format!("{folder}{}", self.path), ..self.clone() }
+    /// Moves the file into a directory.
+    pub(crate) fn under(&self, directory: &str) -> Entry {
+        Entry { path: format!("{directory}{}", self.path), ..self.clone() }
     }
 }
 
-/// Writes a tar archive with the folders of the files, in the order of their paths.
+/// Writes a tar archive with the directories of the files, in the order of their paths.
 pub(crate) fn tar(entries: &[Entry]) -> Result<Vec<u8>> {
     let mut sorted: Vec<&Entry> = entries.iter().collect();
     sorted.sort_by(|a, b| a.path.cmp(&b.path));
     let mut out = Vec::new();
-    let mut folders = std::collections::BTreeSet::new();
+    let mut directories = std::collections::BTreeSet::new();
     for entry in sorted {
         for (at, _) in entry.path.match_indices('/') {
-            let folder = &entry.path[..=at];
-            if folder != "./" && folders.insert(folder.to_owned()) {
-                out.extend(header(folder, 0o755, 0, b'5')?);
+            let directory = &entry.path[..=at];
+            if directory != "./" && directories.insert(directory.to_owned()) {
+                out.extend(header(directory, 0o755, 0, b'5')?);
             }
         }
         out.extend(header(&entry.path, entry.mode(), entry.bytes.len(), b'0')?);
@@ -167,7 +167,7 @@ mod tests {
         let one = tar(&[a.clone(), b.clone()]).unwrap();
         assert_eq!(one, tar(&[b, a]).unwrap());
         assert_eq!(gzip(&one).unwrap(), gzip(&one).unwrap());
-        // A folder, two files of one block each, two empty blocks at the end.
+        // A directory, two files of one block each, two empty blocks at the end.
         assert_eq!(one.len(), 512 * (1 + 2 + 2 + 2));
     }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::packages::Platform;
 use crate::program;
-use crate::temporary::Folder;
+use crate::temporary::Directory;
 
 /// A conversation that every agent must be able to have.
 const INITIALIZE: &str =
@@ -30,11 +30,11 @@ pub(crate) fn packages(dist: &Path, platform: &Platform, version: &str) -> Resul
         "-c",
         &format!("cd '{at}' && sha256sum --check --quiet SHA256SUMS"),
     ])?;
-    let folder = Folder::new("check")?;
-    tarball(dist, folder.path(), platform, version).context("the tarball")?;
-    deb(dist, folder.path(), platform, version).context("the Debian package")?;
-    npm(dist, folder.path(), platform, version).context("the npm packages")?;
-    wheel(dist, folder.path(), platform, version).context("the Python package")?;
+    let directory = Directory::new("check")?;
+    tarball(dist, directory.path(), platform, version).context("the tarball")?;
+    deb(dist, directory.path(), platform, version).context("the Debian package")?;
+    npm(dist, directory.path(), platform, version).context("the npm packages")?;
+    wheel(dist, directory.path(), platform, version).context("the Python package")?;
     registry(dist, version).context("the registry entry")
 }
 
@@ -57,11 +57,11 @@ pub(crate) fn greets(words: &[&str], version: &str) -> Result<()> {
     Ok(())
 }
 
-fn tarball(dist: &Path, folder: &Path, platform: &Platform, version: &str) -> Result<()> {
+fn tarball(dist: &Path, directory: &Path, platform: &Platform, version: &str) -> Result<()> {
     let name = format!("purlin-{version}-{}", platform.target);
     let archive = dist.join(format!("{name}.tar.gz"));
-    program::must_succeed(&["tar", "-xzf", text(&archive)?, "-C", text(folder)?])?;
-    let root = folder.join(&name);
+    program::must_succeed(&["tar", "-xzf", text(&archive)?, "-C", text(directory)?])?;
+    let root = directory.join(&name);
     for file in [
         "LICENSE-MIT",
         "LICENSE-APACHE",
@@ -74,9 +74,9 @@ fn tarball(dist: &Path, folder: &Path, platform: &Platform, version: &str) -> Re
 }
 
 /// Installs into a root of its own, which has nothing but dpkg's database, and removes again.
-fn deb(dist: &Path, folder: &Path, platform: &Platform, version: &str) -> Result<()> {
+fn deb(dist: &Path, directory: &Path, platform: &Platform, version: &str) -> Result<()> {
     let package = dist.join(format!("purlin_{version}_{}.deb", platform.debian));
-    let root = folder.join("root");
+    let root = directory.join("root");
     std::fs::create_dir_all(root.join("var/lib/dpkg/info"))?;
     std::fs::create_dir_all(root.join("var/lib/dpkg/updates"))?;
     std::fs::write(root.join("var/lib/dpkg/status"), "")?;
@@ -94,8 +94,8 @@ fn deb(dist: &Path, folder: &Path, platform: &Platform, version: &str) -> Result
     Ok(())
 }
 
-fn npm(dist: &Path, folder: &Path, platform: &Platform, version: &str) -> Result<()> {
-    let project = folder.join("npm");
+fn npm(dist: &Path, directory: &Path, platform: &Platform, version: &str) -> Result<()> {
+    let project = directory.join("npm");
     std::fs::create_dir(&project)?;
     std::fs::write(project.join("package.json"), "{ \"private\": true }\n")?;
     let main = dist.join(format!("npm/purlin-{version}.tgz"));
@@ -108,13 +108,13 @@ fn npm(dist: &Path, folder: &Path, platform: &Platform, version: &str) -> Result
     greets(&["npx", "--offline", "--no-install", "--prefix", at, "purlin"], version)
 }
 
-fn wheel(dist: &Path, folder: &Path, platform: &Platform, version: &str) -> Result<()> {
+fn wheel(dist: &Path, directory: &Path, platform: &Platform, version: &str) -> Result<()> {
     let names = std::fs::read_dir(dist)?.filter_map(Result::ok).map(|entry| entry.path());
     let architecture = platform.target.split('-').next().unwrap_or_default();
     let ending = format!("_{architecture}.whl");
     let wheel = names.into_iter().find(|path| path.to_string_lossy().ends_with(&ending));
     let wheel = wheel.context("there is none")?;
-    let environment = folder.join("python");
+    let environment = directory.join("python");
     program::virtual_environment(&environment, &["--no-index", text(&wheel)?])?;
     greets(&[text(&environment.join("bin/purlin"))?], version)?;
     let python = environment.join("bin/python3");
@@ -133,8 +133,9 @@ fn wheel(dist: &Path, folder: &Path, platform: &Platform, version: &str) -> Resu
 
 /// Checks the entry by the rules of the registry: its schema, exact versions, and an icon of one colour.
 fn registry(dist: &Path, version: &str) -> Result<()> {
-    let folder = dist.join("registry/purlin");
-    let entry: Value = serde_json::from_str(&std::fs::read_to_string(folder.join("agent.json"))?)?;
+    let directory = dist.join("registry/purlin");
+    let entry: Value =
+        serde_json::from_str(&std::fs::read_to_string(directory.join("agent.json"))?)?;
     for key in ["id", "name", "version", "description", "license", "license_url", "repository"] {
         ensure!(entry[key].as_str().is_some_and(|text| !text.is_empty()), "`{key}` is missing");
     }
@@ -168,7 +169,7 @@ fn registry(dist: &Path, version: &str) -> Result<()> {
         let sum = super::hex(&std::fs::read(dist.join(file)).with_context(|| file.to_owned())?);
         ensure!(target["sha256"] == sum, "the sum of {file} is wrong");
     }
-    let icon = std::fs::read_to_string(folder.join("icon.svg"))?;
+    let icon = std::fs::read_to_string(directory.join("icon.svg"))?;
     ensure!(
         icon.contains("width=\"16\" height=\"16\"") && icon.contains("viewBox=\"0 0 16 16\""),
         "the icon is not 16x16"

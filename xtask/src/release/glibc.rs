@@ -15,11 +15,11 @@ const ZIG: &str = "ziglang==0.17.0";
 /// Needs all the libraries, so that they are made.
 const SOURCE: &str = "int main(void) { return 0; }\n";
 
-/// Returns a folder with the libraries for a target; makes it if it is missing.
+/// Returns a directory with the libraries for a target; makes it if it is missing.
 pub(crate) fn libraries(target: &str) -> Result<PathBuf> {
-    let folder = program::target()?.join(format!("glibc-{GLIBC}-{target}"));
-    if folder.join("libc.so").is_file() {
-        return Ok(folder);
+    let directory = program::target()?.join(format!("glibc-{GLIBC}-{target}"));
+    if directory.join("libc.so").is_file() {
+        return Ok(directory);
     }
     let tools = program::target()?.join("zig");
     let python = program::virtual_environment(&tools, &[ZIG])?;
@@ -38,13 +38,13 @@ pub(crate) fn libraries(target: &str) -> Result<PathBuf> {
     line.extend([zig_target, source.display().to_string(), "-o".to_owned()]);
     line.push(cache.join("main").display().to_string());
     program::must_succeed(&line.iter().map(String::as_str).collect::<Vec<_>>())?;
-    collect(&cache, &folder)?;
-    Ok(folder)
+    collect(&cache, &directory)?;
+    Ok(directory)
 }
 
-/// Copies what Zig made to one folder, under the names that a linker looks for.
-fn collect(cache: &Path, folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder)?;
+/// Copies what Zig made to one directory, under the names that a linker looks for.
+fn collect(cache: &Path, directory: &Path) -> Result<()> {
+    std::fs::create_dir_all(directory)?;
     let mut loader = None;
     for object in std::fs::read_dir(cache.join("o"))? {
         for file in std::fs::read_dir(object?.path())? {
@@ -54,23 +54,23 @@ fn collect(cache: &Path, folder: &Path) -> Result<()> {
                 loader = Some(name.clone());
             }
             if name == "Scrt1.o" || name.ends_with(".a") || name.contains(".so.") {
-                std::fs::copy(&path, folder.join(&name))?;
+                std::fs::copy(&path, directory.join(&name))?;
             }
             if let Some((library, _)) = name.split_once(".so.") {
                 std::fs::write(
-                    folder.join(format!("{library}.so")),
+                    directory.join(format!("{library}.so")),
                     format!("INPUT ( {name} )\n"),
                 )?;
             }
         }
     }
     let loader = loader.context("Zig made no libraries of glibc")?;
-    std::fs::write(folder.join("libgcc_s.so"), "INPUT ( libunwind.a )\n")?;
-    // Last: its presence says that the folder is complete.
+    std::fs::write(directory.join("libgcc_s.so"), "INPUT ( libunwind.a )\n")?;
+    // Last: its presence says that the directory is complete.
     let libc = format!(
         "GROUP ( libc.so.6 libc_nonshared.a AS_NEEDED ( libpthread.so.0 libdl.so.2 {loader} ) )\n"
     );
-    Ok(std::fs::write(folder.join("libc.so"), libc)?)
+    Ok(std::fs::write(directory.join("libc.so"), libc)?)
 }
 
 /// Returns the versions of glibc that a program needs, newest last.

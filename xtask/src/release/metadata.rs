@@ -16,8 +16,8 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     /// Where it comes from; `None` for our own.
     pub(crate) source: Option<String>,
-    /// The folder with its source.
-    pub(crate) folder: std::path::PathBuf,
+    /// The directory with its source.
+    pub(crate) directory: std::path::PathBuf,
     /// SHA-256 of the package in the registry.
     pub(crate) checksum: Option<String>,
     /// The packages it needs, as `name version`.
@@ -109,7 +109,7 @@ fn from_value(value: &Value, checksums: &BTreeMap<String, String>) -> Result<Met
             version: text(&package["version"]),
             license: package["license"].as_str().map(str::to_owned),
             source: package["source"].as_str().map(str::to_owned),
-            folder: manifest.parent().context("a manifest has no folder")?.to_owned(),
+            directory: manifest.parent().context("a manifest has no folder")?.to_owned(),
             checksum: checksums.get(&key(package)).cloned(),
             needs: needs.iter().filter_map(|id| by_id.get(id)).map(key).collect(),
         };

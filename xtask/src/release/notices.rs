@@ -26,7 +26,7 @@ pub(crate) fn licences(metadata: &Metadata) -> Result<String> {
     for package in metadata.packages.values().filter(|package| package.source.is_some()) {
         let licence = package.license.as_deref().unwrap_or("see below");
         text.push_str(&format!("{} ({licence})\n", package.key()));
-        for file in licence_files(&package.folder)? {
+        for file in licence_files(&package.directory)? {
             texts.entry(file).or_default().push(package.key());
         }
     }
@@ -43,9 +43,9 @@ pub(crate) fn licences(metadata: &Metadata) -> Result<String> {
 }
 
 /// Reads the licences of a package.
-fn licence_files(folder: &Path) -> Result<Vec<String>> {
+fn licence_files(directory: &Path) -> Result<Vec<String>> {
     let mut paths = Vec::new();
-    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+    for entry in std::fs::read_dir(directory).with_context(|| directory.display().to_string())? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().to_ascii_lowercase();
         if NAMES.iter().any(|start| name.starts_with(start)) && entry.file_type()?.is_file() {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::check::greets;
 use super::packages::Platform;
-use crate::temporary::Folder;
+use crate::temporary::Directory;
 use crate::{needs, program};
 
 const RELEASE: &str = "bullseye";
@@ -16,11 +16,11 @@ const RELEASE: &str = "bullseye";
 /// Starts the program of the tarball there, and lets it answer a prompt.
 pub(crate) fn starts(dist: &Path, platform: &Platform, version: &str) -> Result<()> {
     let root = root()?;
-    let folder = Folder::new("old")?;
+    let directory = Directory::new("old")?;
     let name = format!("purlin-{version}-{}", platform.target);
     let archive = dist.join(format!("{name}.tar.gz"));
-    program::must_succeed(&["tar", "-xzf", text(&archive)?, "-C", text(folder.path())?])?;
-    let unpacked = folder.path().join(&name);
+    program::must_succeed(&["tar", "-xzf", text(&archive)?, "-C", text(directory.path())?])?;
+    let unpacked = directory.path().join(&name);
     let (root, unpacked) = (text(&root)?, text(&unpacked)?);
     let inside = |words: &'static [&'static str]| {
         let mounts =

@@ -53,7 +53,7 @@ fn run_to(purlin: &str, step: Step) -> Result<String> {
     let file = temporary("order");
     let out = format!("--callgrind-out-file={}", file.display());
     let arguments = ["--quiet", "--tool=callgrind", "--demangle=no", &out, purlin, "acp"];
-    let mut agent = Agent::start(Path::new("valgrind"), &arguments, &script.folder)?;
+    let mut agent = Agent::start(Path::new("valgrind"), &arguments, &script.directory)?;
     if step >= Step::Session {
         let session = agent.open()?;
         if step == Step::Prompt {

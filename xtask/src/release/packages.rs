@@ -95,11 +95,11 @@ impl Content {
     }
 
     fn tarball(&self) -> Result<Artefact> {
-        let folder = format!("{}/", self.name());
+        let directory = format!("{}/", self.name());
         let mut entries = vec![self.program_at("bin/purlin")];
         entries.extend(self.shared.iter().cloned());
         entries.extend(self.licences.iter().cloned());
-        let entries: Vec<Entry> = entries.iter().map(|entry| entry.under(&folder)).collect();
+        let entries: Vec<Entry> = entries.iter().map(|entry| entry.under(&directory)).collect();
         Ok(Artefact { name: format!("{}.tar.gz", self.name()), bytes: gzip(&tar(&entries)?)? })
     }
 

@@ -130,8 +130,8 @@ impl Page {
         self.path.replace(".md", ".html")
     }
 
-    /// Returns the folder of the page, with a `/` at the end.
-    pub(super) fn folder(&self) -> &str {
+    /// Returns the directory of the page, with a `/` at the end.
+    pub(super) fn directory(&self) -> &str {
         self.path.rfind('/').map_or("", |end| &self.path[..=end])
     }
 

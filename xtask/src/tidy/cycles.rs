@@ -11,7 +11,7 @@ use super::tree::Tree;
 /// The largest cycle that a crate may have.
 const LARGEST: usize = 12;
 
-/// The folders of a crate whose modules import only from folders to their left, and their own.
+/// The directories of a crate whose modules import only from directories to their left, and their own.
 const LAYERS: [(&str, &[&str]); 1] = [("crates/engine", &["words", "ports", "permission", "turn"])];
 
 /// The largest cycle of a crate, for the summary.
@@ -25,8 +25,8 @@ pub(crate) struct Largest {
 /// Finds cycles that are too large and imports against the direction of layers.
 pub(crate) fn are_small(tree: &Tree) -> (Vec<Finding>, Vec<Largest>) {
     let (mut findings, mut summary) = (Vec::new(), Vec::new());
-    for folder in folders(tree) {
-        let this = Crate::read(tree, folder);
+    for directory in directories(tree) {
+        let this = Crate::read(tree, directory);
         let imports = this.imports();
         let cycle = cycles(&imports).into_iter().max_by_key(Vec::len).unwrap_or_default();
         if cycle.len() > LARGEST {
@@ -36,21 +36,23 @@ pub(crate) fn are_small(tree: &Tree) -> (Vec<Finding>, Vec<Largest>) {
                 cycle.len(),
                 names.join(", ")
             );
-            findings.push(Finding::new(&format!("{folder}/Cargo.toml"), 1, advice));
+            findings.push(Finding::new(&format!("{directory}/Cargo.toml"), 1, advice));
         }
-        if let Some((_, layers)) = LAYERS.iter().find(|(layered, _)| *layered == folder) {
+        if let Some((_, layers)) = LAYERS.iter().find(|(layered, _)| *layered == directory) {
             findings.extend(wrong_direction(&this, &imports, layers));
         }
-        let name = folder.trim_start_matches("crates/").to_owned();
+        let name = directory.trim_start_matches("crates/").to_owned();
         summary.push(Largest { name, cycle: cycle.len(), modules: this.modules.len() });
     }
     (findings, summary)
 }
 
-fn folders(tree: &Tree) -> BTreeSet<&str> {
+fn directories(tree: &Tree) -> BTreeSet<&str> {
     let manifests = tree.with_ending("/Cargo.toml");
-    let folders = manifests.filter_map(|file| file.path.strip_suffix("/Cargo.toml"));
-    folders.filter(|folder| folder.starts_with("crates/") || *folder == "xtask").collect()
+    let directories = manifests.filter_map(|file| file.path.strip_suffix("/Cargo.toml"));
+    directories
+        .filter(|directory| directory.starts_with("crates/") || *directory == "xtask")
+        .collect()
 }
 
 fn name(path: &Path) -> String {
@@ -118,11 +120,11 @@ fn reached<'a>(
 mod tests {
     use super::*;
 
-    fn found(folder: &str, files: &[(&str, String)]) -> (Vec<String>, Vec<Largest>) {
+    fn found(directory: &str, files: &[(&str, String)]) -> (Vec<String>, Vec<Largest>) {
         let files: Vec<(String, String)> = files
             .iter()
-            .map(|(name, text)| (format!("{folder}/{name}"), text.clone()))
-            .chain([(format!("{folder}/Cargo.toml"), String::new())])
+            .map(|(name, text)| (format!("{directory}/{name}"), text.clone()))
+            .chain([(format!("{directory}/Cargo.toml"), String::new())])
             .collect();
         let files: Vec<(&str, &str)> =
             files.iter().map(|(name, text)| (&**name, &**text)).collect();

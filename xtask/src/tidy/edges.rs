@@ -72,12 +72,12 @@ fn row(name: &str) -> Option<&'static [&'static str]> {
     MAY_SEE.iter().find(|(crate_name, _)| *crate_name == name).map(|(_, allowed)| *allowed)
 }
 
-/// Returns the crate that a manifest belongs to; the folder's name is the crate's name.
+/// Returns the crate that a manifest belongs to; the directory's name is the crate's name.
 fn crate_of(path: &str) -> Option<&str> {
-    let folder = path.strip_suffix("/Cargo.toml")?;
-    match folder.strip_prefix("crates/") {
+    let directory = path.strip_suffix("/Cargo.toml")?;
+    match directory.strip_prefix("crates/") {
         Some(name) => Some(name),
-        None => (folder == "xtask").then_some(folder),
+        None => (directory == "xtask").then_some(directory),
     }
 }
 

@@ -40,9 +40,9 @@ struct Use {
 }
 
 impl Crate {
-    /// Reads the library (or else the program) in `folder`, such as `crates/engine`.
-    pub(crate) fn read(tree: &Tree, folder: &str) -> Crate {
-        let source = format!("{folder}/src/");
+    /// Reads the library (or else the program) in `directory`, such as `crates/engine`.
+    pub(crate) fn read(tree: &Tree, directory: &str) -> Crate {
+        let source = format!("{directory}/src/");
         let root = ["lib.rs", "main.rs"].map(|name| format!("{source}{name}"));
         let root = root.into_iter().find(|path| tree.find(path).is_some());
         let mut modules = BTreeMap::new();

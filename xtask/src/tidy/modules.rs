@@ -9,9 +9,12 @@ use super::tree::{File, Tree};
 pub(crate) fn are_declared(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.with_ending(".rs") {
-        let Some((folder, name)) = place(file) else { continue };
-        let parents =
-            [format!("{folder}.rs"), format!("{folder}/lib.rs"), format!("{folder}/main.rs")];
+        let Some((directory, name)) = place(file) else { continue };
+        let parents = [
+            format!("{directory}.rs"),
+            format!("{directory}/lib.rs"),
+            format!("{directory}/main.rs"),
+        ];
         let mut parents = parents.iter().filter_map(|path| tree.find(path));
         if !parents.any(|parent| declares(&parent.text, name)) {
             let advice = format!("belongs to no crate: write `mod {name};` in the file above it");
@@ -23,10 +26,10 @@ pub(crate) fn are_declared(tree: &Tree) -> Vec<Finding> {
 
 /// Returns the directory and the module name of a file that needs a `mod` line; roots of crates need none.
 fn place(file: &File) -> Option<(&str, &str)> {
-    let (folder, name) = file.path.strip_suffix(".rs")?.rsplit_once('/')?;
-    let is_root = matches!(name, "lib" | "main") || folder.ends_with("/src/bin");
-    let has_parent = format!("/{folder}/").contains("/src/") || folder.contains("/tests/");
-    (has_parent && !is_root).then_some((folder, name))
+    let (directory, name) = file.path.strip_suffix(".rs")?.rsplit_once('/')?;
+    let is_root = matches!(name, "lib" | "main") || directory.ends_with("/src/bin");
+    let has_parent = format!("/{directory}/").contains("/src/") || directory.contains("/tests/");
+    (has_parent && !is_root).then_some((directory, name))
 }
 
 fn declares(parent: &str, name: &str) -> bool {

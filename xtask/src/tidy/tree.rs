@@ -61,9 +61,9 @@ impl Tree {
 }
 
 /// Collects the files of one directory; `prefix` is its path from the root, with a `/` at the end.
-fn walk(folder: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
-    let entries = std::fs::read_dir(folder)
-        .with_context(|| format!("cannot list the directory {}", folder.display()))?;
+fn walk(directory: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
+    let entries = std::fs::read_dir(directory)
+        .with_context(|| format!("cannot list the directory {}", directory.display()))?;
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -172,10 +172,10 @@ impl Agent {
     }
 
     fn new_session(self: &Arc<Agent>, params: &Value) -> Result<Value, (i64, String)> {
-        let folder = params["cwd"]
+        let directory = params["cwd"]
             .as_str()
             .or_else(|| params["workspaceUri"].as_str()?.strip_prefix("file://"));
-        let cwd = folder.ok_or((-32602, "Missing required field 'cwd'".to_owned()))?;
+        let cwd = directory.ok_or((-32602, "Missing required field 'cwd'".to_owned()))?;
         if !Path::new(cwd).is_absolute() {
             return Err((-32602, "cwd must be absolute".to_owned()));
         }

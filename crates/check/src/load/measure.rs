@@ -113,8 +113,8 @@ struct Process {
 }
 
 fn processes() -> Vec<Process> {
-    let folders = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let ids = folders.filter_map(|folder| folder.file_name().to_str()?.parse().ok());
+    let directories = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = directories.filter_map(|directory| directory.file_name().to_str()?.parse().ok());
     ids.filter_map(read_process).collect()
 }
 

@@ -39,8 +39,8 @@ pub(super) async fn write_text_file(
 ) -> Result<schema::WriteTextFileResponse, RpcError> {
     let path = &request.path;
     check_absolute(path)?;
-    if let Some(folder) = path.parent() {
-        tokio::fs::create_dir_all(folder).await.map_err(|err| io_error(path, &err))?;
+    if let Some(directory) = path.parent() {
+        tokio::fs::create_dir_all(directory).await.map_err(|err| io_error(path, &err))?;
     }
     tokio::fs::write(path, request.content).await.map_err(|err| io_error(path, &err))?;
     Ok(schema::WriteTextFileResponse::new())
@@ -107,8 +107,8 @@ mod tests {
 
     #[tokio::test]
     async fn written_file_is_read_back_whole_or_in_part() {
-        let folder = temp_dir().unwrap();
-        let path = folder.path().join("new/folder/a.txt");
+        let directory = temp_dir().unwrap();
+        let path = directory.path().join("new/folder/a.txt");
         write(&path, "one\ntwo\nthree").await.unwrap();
         assert_eq!(read(&path, None, None).await.as_deref(), Ok("one\ntwo\nthree"));
         assert_eq!(read(&path, Some(2), Some(1)).await.as_deref(), Ok("two\n"));
@@ -118,15 +118,15 @@ mod tests {
 
     #[tokio::test]
     async fn each_failure_has_its_code() {
-        let folder = temp_dir().unwrap();
-        let binary = folder.path().join("binary");
+        let directory = temp_dir().unwrap();
+        let binary = directory.path().join("binary");
         std::fs::write(&binary, [0xff, 0xfe]).unwrap();
         assert_eq!(read(Path::new("a.txt"), None, None).await, Err(-32602));
-        assert_eq!(read(&folder.path().join("none"), None, None).await, Err(-31700));
-        assert_eq!(read(folder.path(), None, None).await, Err(-32602));
+        assert_eq!(read(&directory.path().join("none"), None, None).await, Err(-31700));
+        assert_eq!(read(directory.path(), None, None).await, Err(-32602));
         assert_eq!(read(&binary, None, None).await, Err(-32602));
         assert_eq!(write(Path::new("a.txt"), "").await, Err(-32602));
-        assert_eq!(write(folder.path(), "").await, Err(-32602));
+        assert_eq!(write(directory.path(), "").await, Err(-32602));
         assert_eq!(write(&binary.join("below"), "").await, Err(-32602));
     }
 }

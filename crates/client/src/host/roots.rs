@@ -24,7 +24,7 @@ const SECRETS: [&str; 9] = [
 const SECRET_ENDINGS: [&str; 4] = [".pem", ".key", ".p12", ".pfx"];
 
 /// Directories that hold them.
-const SECRET_FOLDERS: [&str; 4] = [".ssh", ".aws", ".gnupg", ".kube"];
+const SECRET_DIRECTORIES: [&str; 4] = [".ssh", ".aws", ".gnupg", ".kube"];
 
 /// The directories of the session, without links.
 #[derive(Debug)]
@@ -49,12 +49,12 @@ impl Roots {
 fn is_secret(path: &Path) -> bool {
     let name =
         path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
-    let in_folder = path.components().any(|part| {
-        SECRET_FOLDERS
+    let in_directory = path.components().any(|part| {
+        SECRET_DIRECTORIES
             .iter()
-            .any(|folder| part.as_os_str().to_string_lossy().eq_ignore_ascii_case(folder))
+            .any(|directory| part.as_os_str().to_string_lossy().eq_ignore_ascii_case(directory))
     });
-    in_folder
+    in_directory
         || SECRETS.contains(&name.as_str())
         || name.starts_with(".env.")
         || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
@@ -105,20 +105,21 @@ mod tests {
     // R: C1
     #[test]
     fn only_ordinary_files_below_the_roots_are_served_without_a_question() {
-        let folder = temp_dir().unwrap();
-        let root = folder.path().join("project");
+        let directory = temp_dir().unwrap();
+        let root = directory.path().join("project");
         std::fs::create_dir_all(root.join("src")).unwrap();
-        std::fs::write(folder.path().join("outside"), "x").unwrap();
+        std::fs::write(directory.path().join("outside"), "x").unwrap();
         let roots = Roots::new(vec![root.clone()]);
         let asks = |path: PathBuf| roots.reason_to_ask(&path).is_some();
         assert!(!asks(root.join("src/new/file.rs")));
-        assert!(asks(folder.path().join("outside")));
+        assert!(asks(directory.path().join("outside")));
         assert!(asks(root.join("../outside")));
         assert!(asks(root.join("new/../../outside")));
         assert!(asks(root.join(".env")) && asks(root.join("deploy.PEM")));
         #[cfg(unix)]
         {
-            std::os::unix::fs::symlink(folder.path().join("outside"), root.join("link")).unwrap();
+            std::os::unix::fs::symlink(directory.path().join("outside"), root.join("link"))
+                .unwrap();
             assert!(asks(root.join("link")));
         }
     }

@@ -148,7 +148,7 @@ fn spec_of(request: &schema::CreateTerminalRequest, cwd: &PathBuf) -> Result<Spe
 
 fn start_error(err: process::Error) -> RpcError {
     let code = match &err {
-        process::Error::NoSuchProgram { .. } | process::Error::NoSuchFolder { .. } => {
+        process::Error::NoSuchProgram { .. } | process::Error::NoSuchDirectory { .. } => {
             Code::FILE_NOT_FOUND
         }
         process::Error::Start { source, .. }

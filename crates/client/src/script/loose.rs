@@ -51,11 +51,11 @@ pub(super) struct Loose {
 }
 
 impl Loose {
-    pub(super) fn new(is_on: bool, folder: &Path, linger: Duration) -> Loose {
+    pub(super) fn new(is_on: bool, directory: &Path, linger: Duration) -> Loose {
         let host = Host::new(HostOptions {
             files: true,
             terminals: true,
-            cwd: folder.to_owned(),
+            cwd: directory.to_owned(),
             permission: Permission::Reject,
         });
         Loose {

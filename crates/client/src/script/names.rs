@@ -14,7 +14,7 @@ const UNIQUE_LENGTH: usize = 16;
 /// The values that have a name so far. The first of each list is number 1.
 #[derive(Debug)]
 pub(super) struct Names {
-    folder: String,
+    directory: String,
     sessions: Vec<Value>,
     calls: Vec<Value>,
     messages: Vec<Value>,
@@ -23,9 +23,9 @@ pub(super) struct Names {
 }
 
 impl Names {
-    pub(super) fn new(folder: &Path) -> Names {
+    pub(super) fn new(directory: &Path) -> Names {
         Names {
-            folder: folder.to_string_lossy().into_owned(),
+            directory: directory.to_string_lossy().into_owned(),
             sessions: Vec::new(),
             calls: Vec::new(),
             messages: Vec::new(),
@@ -55,7 +55,7 @@ impl Names {
     /// Replaces names in a line that need not be JSON: `"s1"` and the working directory.
     pub(super) fn in_raw_line(&self, bytes: &[u8]) -> Vec<u8> {
         let Ok(text) = str::from_utf8(bytes) else { return bytes.to_owned() };
-        let mut text = text.replace("\"/w\"", &Value::from(&*self.folder).to_string());
+        let mut text = text.replace("\"/w\"", &Value::from(&*self.directory).to_string());
         for (index, session) in self.sessions.iter().enumerate() {
             text = text.replace(&format!("\"s{}\"", index + 1), &session.to_string());
         }
@@ -117,7 +117,7 @@ impl Names {
         };
         match path.strip_prefix("/w") {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => {
-                format!("{scheme}{}{rest}", self.folder)
+                format!("{scheme}{}{rest}", self.directory)
             }
             _ => text.to_owned(),
         }
@@ -187,8 +187,8 @@ impl Names {
     }
 
     fn name_in_text(&self, text: &mut String) {
-        if text.contains(&self.folder) {
-            *text = text.replace(&self.folder, "/w");
+        if text.contains(&self.directory) {
+            *text = text.replace(&self.directory, "/w");
         }
         for (index, session) in self.sessions.iter().enumerate() {
             let unique = session.as_str().filter(|id| id.len() >= UNIQUE_LENGTH);

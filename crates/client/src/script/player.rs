@@ -75,11 +75,11 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
     pub(super) fn new(
         transcript: &'a Transcript,
         options: PlayOptions,
-        folder: &Path,
+        directory: &Path,
         input: R,
         output: W,
     ) -> Self {
-        let mut names = Names::new(folder);
+        let mut names = Names::new(directory);
         options.values.into_iter().for_each(|(name, value)| names.set(&name, value));
         Player {
             transcript,
@@ -91,7 +91,7 @@ impl<'a, R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Player<'a, R, W> {
             open_wildcard: None,
             wait: options.wait,
             played: Replay { exit: transcript.exit(), ..Replay::default() },
-            loose: Loose::new(transcript.has_tag("loose"), folder, options.linger),
+            loose: Loose::new(transcript.has_tag("loose"), directory, options.linger),
             start: Instant::now(),
             updated: Vec::new(),
             end_of_conversation: 0,

@@ -39,7 +39,7 @@ const STDERR_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct ProgramSetup {
     /// The working directory, `/w` in the transcript.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// The transcript for the scripted model, with used files included. It is outside the working directory.
     pub script: PathBuf,
     /// The agent's configuration, if the transcript has one. It is outside the working directory.
@@ -72,7 +72,7 @@ pub async fn play_program_with(
     let setup = prepare(transcript, root.path())?;
     let (mut child, stdout, stdin) = start(&program(&setup))?;
     let mut stderr = Stderr::new(child.stderr.take());
-    let mut player = Player::new(transcript, options, &setup.folder, stdout, stdin);
+    let mut player = Player::new(transcript, options, &setup.directory, stdout, stdin);
     loop {
         match stderr.read_during(player.run()).await {
             Pause::Done => break,
@@ -109,7 +109,7 @@ pub async fn play_program_with(
     if must_exit && played.stopped.is_none() {
         played.failures.extend(check_exit(transcript, status));
     }
-    played.failures.extend(check_files(transcript, &setup.folder));
+    played.failures.extend(check_files(transcript, &setup.directory));
     Ok(played)
 }
 
@@ -159,28 +159,28 @@ async fn read_some(stderr: &mut Option<process::ChildStderr>, buffer: &mut [u8])
 
 fn prepare(transcript: &Transcript, root: &Path) -> Result<ProgramSetup, Error> {
     let setup = ProgramSetup {
-        folder: root.join("w"),
+        directory: root.join("w"),
         script: root.join("script.acp"),
         config: transcript.config().map(|_| root.join("purlin.json")),
     };
-    at(&setup.folder, std::fs::create_dir(&setup.folder))?;
+    at(&setup.directory, std::fs::create_dir(&setup.directory))?;
     for (_, path, text) in transcript.files(When::Before) {
-        let path = real_path(&setup.folder, path);
-        if let Some(folder) = path.parent() {
-            at(folder, std::fs::create_dir_all(folder))?;
+        let path = real_path(&setup.directory, path);
+        if let Some(directory) = path.parent() {
+            at(directory, std::fs::create_dir_all(directory))?;
         }
         at(&path, std::fs::write(&path, repeated(text)))?;
     }
-    at(&setup.script, std::fs::write(&setup.script, transcript.script(&setup.folder)))?;
+    at(&setup.script, std::fs::write(&setup.script, transcript.script(&setup.directory)))?;
     if let (Some(path), Some(config)) = (&setup.config, transcript.config()) {
-        let config: Value = Names::new(&setup.folder).with_values(config);
+        let config: Value = Names::new(&setup.directory).with_values(config);
         at(path, std::fs::write(path, config.to_string()))?;
     }
     Ok(setup)
 }
 
-fn real_path(folder: &Path, path: &str) -> PathBuf {
-    folder.join(path.trim_start_matches("/w/"))
+fn real_path(directory: &Path, path: &str) -> PathBuf {
+    directory.join(path.trim_start_matches("/w/"))
 }
 
 fn at<T>(path: &Path, result: io::Result<T>) -> Result<T, Error> {
@@ -207,10 +207,10 @@ fn check_exit(transcript: &Transcript, status: Option<ExitStatus>) -> Option<Fai
     })
 }
 
-fn check_files(transcript: &Transcript, folder: &Path) -> Vec<Failure> {
+fn check_files(transcript: &Transcript, directory: &Path) -> Vec<Failure> {
     let mut failures = Vec::new();
     for (line, path, text) in transcript.files(When::After) {
-        let got = match std::fs::read_to_string(real_path(folder, path)) {
+        let got = match std::fs::read_to_string(real_path(directory, path)) {
             Ok(got) if got == text => continue,
             Ok(got) => Value::from(got).to_string(),
             Err(err) => err.to_string(),

@@ -199,7 +199,7 @@ mod programs {
     async fn play_shell(text: &str, script: &'static str) -> Replay {
         let transcript = Transcript::parse(text, &|_| None).unwrap();
         let spec = |setup: &ProgramSetup| {
-            Spec::new("sh", &setup.folder).args(["-c", script]).env("SCRIPT", &setup.script)
+            Spec::new("sh", &setup.directory).args(["-c", script]).env("SCRIPT", &setup.script)
         };
         play_program(&transcript, spec).await.unwrap()
     }

@@ -69,7 +69,7 @@ pub enum AnswerScope {
 }
 
 impl Policy {
-    /// Makes the policy of a session in these folders. Without a store, "always" applies to the session only.
+    /// Makes the policy of a session in these directories. Without a store, "always" applies to the session only.
     #[must_use]
     pub fn new(
         rules: Vec<Rule>,
@@ -90,9 +90,9 @@ impl Policy {
         self.floors.extend(floor);
     }
 
-    /// Makes the policy of a turn in another folder, with the same rules. Answers are not stored.
-    pub(crate) fn for_folder(&self, folder: PathBuf) -> Policy {
-        Policy::new(self.rules.clone(), vec![folder], None).with_floors(self.floors.clone())
+    /// Makes the policy of a turn in another directory, with the same rules. Answers are not stored.
+    pub(crate) fn for_directory(&self, directory: PathBuf) -> Policy {
+        Policy::new(self.rules.clone(), vec![directory], None).with_floors(self.floors.clone())
     }
 
     /// Replaces what the slash command of the turn allows.

@@ -30,8 +30,8 @@ pub struct Verdict {
     pub by: Option<Rule>,
 }
 
-/// Decides about one access. `roots` are the folders of the session. A path inside one of them is matched both as it is
-/// and relative to the folder, so `src/*` matches; a relative path is matched as an absolute one from the first folder.
+/// Decides about one access. `roots` are the directories of the session. A path inside one of them is matched both as it is
+/// and relative to the directory, so `src/*` matches; a relative path is matched as an absolute one from the first directory.
 #[must_use]
 pub fn decide<'a>(
     rules: impl Iterator<Item = &'a Rule> + Clone,
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn path_matches_from_the_folder_and_from_the_root() {
+    fn path_matches_from_the_directory_and_from_the_root() {
         let access = Access::ask(PermissionKey::Edit, "/w/src/a.rs");
         let roots = [PathBuf::from("/w")];
         for pattern in ["src/*", "/w/src/*", "*.rs", "src/a.rs"] {

@@ -119,7 +119,7 @@ pub enum EditorError {
     /// The file is too large to read or write through the editor.
     #[error("{} is too large to pass through the editor", .0.display())]
     FileTooLarge(PathBuf),
-    /// The path is not inside the session's folders.
+    /// The path is not inside the session's directories.
     #[error("{} is outside the folders of this session", .0.display())]
     Outside(PathBuf),
     /// The client did not answer in time. The advice, if any, tells the user what to do.
@@ -159,7 +159,7 @@ pub struct TerminalCommand {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// The folder it runs in.
+    /// The directory it runs in.
     pub cwd: PathBuf,
     /// How many bytes of its output the client retains.
     pub output_limit: u64,

@@ -52,7 +52,7 @@ pub enum Error {
     BadCursor,
     /// A directory of a new session cannot be used.
     #[error("directory {number} of the session: {why}")]
-    BadFolder {
+    BadDirectory {
         /// Which one; the working directory is 0.
         number: usize,
         /// What is wrong with it.

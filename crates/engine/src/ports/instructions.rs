@@ -13,7 +13,7 @@ pub trait InstructionSource: Send + Sync {
     /// Finds what applies from the beginning. Asked when a session first needs it, and after a compaction.
     fn find(&self) -> BoxFuture<'_, Instructions>;
 
-    /// Returns the instruction files of the folders that these paths are in, below those of [`InstructionSource::find`],
+    /// Returns the instruction files of the directories that these paths are in, below those of [`InstructionSource::find`],
     /// the outermost first.
     fn find_for<'a>(&'a self, paths: &'a [PathBuf]) -> BoxFuture<'a, Vec<InstructionFile>>;
 }
@@ -35,11 +35,11 @@ impl InstructionSource for NoInstructions {
 /// What applies from the beginning of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Instructions {
-    /// The git branch of the working folder.
+    /// The git branch of the working directory.
     pub branch: Option<String>,
     /// Operating system and processor.
     pub platform: String,
-    /// The files and folders in the working folder, folders with `/` at the end.
+    /// The files and directories in the working directory, directories with `/` at the end.
     pub names: Vec<String>,
     /// Instruction files, the most general first.
     pub files: Vec<InstructionFile>,

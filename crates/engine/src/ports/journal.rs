@@ -274,7 +274,7 @@ impl Content {
     }
 }
 
-/// The files of a session's folders, read and replaced as a whole. Undo, redo and rewind use it.
+/// The files of a session's directories, read and replaced as a whole. Undo, redo and rewind use it.
 pub trait Files: Send + Sync {
     /// Returns the content of a file, unsaved changes in the editor included; `None` if it does not exist.
     fn read<'a>(
@@ -304,10 +304,10 @@ pub trait Files: Send + Sync {
 /// Why a file cannot be read or replaced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileError {
-    /// The path is not inside the session's folders.
+    /// The path is not inside the session's directories.
     #[error("{} is outside the folders of this session", .0.display())]
     Outside(PathBuf),
-    /// A link has taken the place of the file or of one of its folders.
+    /// A link has taken the place of the file or of one of its directories.
     #[error("a link now leads to {}, which was not touched", .0.display())]
     Redirected(PathBuf),
     /// Its content is no longer the expected one; it was not changed.
@@ -352,7 +352,7 @@ pub enum State {
 pub struct SessionInfo {
     /// Its id.
     pub id: SessionId,
-    /// Its working folder.
+    /// Its working directory.
     pub cwd: PathBuf,
     /// Its title.
     pub title: Option<String>,
@@ -415,7 +415,7 @@ impl StoredSession {
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Query {
-    /// Only sessions of this folder.
+    /// Only sessions of this directory.
     pub cwd: Option<PathBuf>,
     /// Where the last listing ended.
     pub cursor: Option<String>,

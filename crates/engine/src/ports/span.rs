@@ -108,7 +108,7 @@ pub struct SpanFacts {
     pub request: Option<String>,
     /// Of a turn: the context of the client's own trace.
     pub traceparent: Option<Arc<str>>,
-    /// Of a turn: the working folder.
+    /// Of a turn: the working directory.
     pub cwd: Option<String>,
     /// Of a turn: the mode.
     pub mode: Option<String>,

@@ -140,7 +140,7 @@ impl ToolError {
 pub struct ToolCx<'a> {
     /// The call.
     pub id: &'a ToolCallId,
-    /// The session's working folder.
+    /// The session's working directory.
     pub cwd: &'a Path,
     /// The client.
     pub editor: &'a dyn Editor,

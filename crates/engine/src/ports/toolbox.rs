@@ -89,7 +89,7 @@ pub struct TurnOverrides {
 
 /// What a turn runs with that is not part of the conversation. The session's model never sees it.
 pub struct IsolatedTurn {
-    /// The folder it works in. The client does not know it, so the tools must not use the client's files and terminals.
+    /// The directory it works in. The client does not know it, so the tools must not use the client's files and terminals.
     pub cwd: PathBuf,
     /// The model that is asked.
     pub model: ModelChoice,

@@ -1,6 +1,6 @@
 //! The instructions that a model gets before the conversation.
 //!
-//! The system prompt is the same in every folder, on every day and in every mode, so that its tokens and those of the tools
+//! The system prompt is the same in every directory, on every day and in every mode, so that its tokens and those of the tools
 //! come from the provider's cache. Everything else precedes the first message of the user: the environment, the mode, and what
 //! the user and the project ask for. A change of the mode is a message of its own.
 //!
@@ -40,7 +40,7 @@ fn write(file: &InstructionFile, room: usize, out: &mut String) {
 /// Where the model works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Surroundings<'a> {
-    /// The working folder.
+    /// The working directory.
     pub(crate) cwd: &'a Path,
     /// Today, as ISO 8601.
     pub(crate) date: &'a str,
@@ -192,7 +192,7 @@ fn one_line(text: &str) -> String {
     visible(&text.split_whitespace().collect::<Vec<&str>>().join(" "))
 }
 
-/// Adds the instructions of a folder to the result of the first call that touches it.
+/// Adds the instructions of a directory to the result of the first call that touches it.
 pub(crate) async fn add_touched(
     cx: &TurnCx<'_>,
     locations: &[Location],

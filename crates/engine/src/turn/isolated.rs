@@ -1,4 +1,4 @@
-//! A turn that is not part of the conversation: it has its own folder, model and tools. The session's model never sees it.
+//! A turn that is not part of the conversation: it has its own directory, model and tools. The session's model never sees it.
 
 use tokio::sync::watch;
 
@@ -16,8 +16,8 @@ pub(crate) async fn run(
 ) -> Result<StopReason, TurnError> {
     let IsolatedTurn { cwd, model, toolbox } = isolated;
     let settings = watch::Sender::new(Settings::new(vec![model].into())?);
-    // The user's answers are about a folder that will be gone, so they are not stored.
-    let policy = cx.ports.policy.for_folder(cwd.clone());
+    // The user's answers are about a directory that will be gone, so they are not stored.
+    let policy = cx.ports.policy.for_directory(cwd.clone());
     let mut history = History::default();
     history.push(Message::User(prompt.blocks.clone().into()));
     let turn = Turn::new(cx.turn.limits, cx.turn.cancel.clone(), cx.turn.spans.clone());

@@ -14,7 +14,7 @@ use crate::words::{Agent, Mode, ModeId, SessionId};
 
 /// Opens the workspace of a session. Made for one request, so it opens one workspace.
 pub trait OpenWorkspace: Send {
-    /// Opens it, once the working folder is known.
+    /// Opens it, once the working directory is known.
     fn open(
         self: Box<Self>,
         session: SessionId,
@@ -38,12 +38,12 @@ impl OpenWorkspace for Workspace {
 pub enum Start {
     /// From nothing.
     New {
-        /// The working folder.
+        /// The working directory.
         cwd: PathBuf,
     },
     /// From the journal.
     Load {
-        /// The working folder, if it is another than before.
+        /// The working directory, if it is another than before.
         cwd: Option<PathBuf>,
         /// Whether the client is shown the whole history first.
         show: bool,
@@ -54,7 +54,7 @@ pub enum Start {
     Fork {
         /// Which session is copied.
         of: SessionId,
-        /// The working folder, if it is another than before.
+        /// The working directory, if it is another than before.
         cwd: Option<PathBuf>,
     },
 }
@@ -66,7 +66,7 @@ pub struct OpenedSession {
     pub handle: SessionHandle,
     /// Mode and model to begin with.
     pub settings: Settings,
-    /// Its working folder.
+    /// Its working directory.
     pub cwd: PathBuf,
     /// When it began.
     pub created: SystemTime,
@@ -85,7 +85,7 @@ pub(super) async fn open(
     let failed = |err| Error::of_journal(id, err);
     let mut settings = Settings::new(options.find_models().await)?;
 
-    // Where it works. A session that is stored knows its last folder.
+    // Where it works. A session that is stored knows its last directory.
     if let Start::Fork { of, .. } = &start {
         journal.fork(of, id).await.map_err(|err| Error::of_journal(of, err))?;
     }

@@ -36,7 +36,7 @@ async fn drop_context(cx: &mut TurnCx<'_>) -> Result<(), TurnError> {
     Ok(())
 }
 
-/// Continues the conversation of another session in this one; without a name, lists the sessions of this folder.
+/// Continues the conversation of another session in this one; without a name, lists the sessions of this directory.
 pub(crate) async fn resume(cx: &mut TurnCx<'_>, wanted: Option<&str>) -> Result<(), TurnError> {
     if !cx.ports.journal.is_persistent() {
         return cx.say("Sessions are not saved, so there is none to resume.".to_owned()).await;
@@ -65,7 +65,7 @@ pub(crate) fn no_session(wanted: &str) -> String {
     format!("Session `{wanted}` not found.")
 }
 
-/// Returns the other sessions of this folder, the last used first.
+/// Returns the other sessions of this directory, the last used first.
 async fn others(cx: &TurnCx<'_>) -> Result<Vec<SessionInfo>, TurnError> {
     let session = cx.conversation.session;
     let query = Query { cwd: Some(cx.conversation.cwd.to_owned()), cursor: None };

@@ -125,7 +125,7 @@ pub enum ToolContent {
     Terminal(TerminalId),
     /// The live output of a command that we run; see [`Live`].
     Live {
-        /// The folder that the command runs in.
+        /// The directory that the command runs in.
         cwd: PathBuf,
     },
 }

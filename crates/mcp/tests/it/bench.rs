@@ -65,7 +65,7 @@ pub(crate) fn host(timing: Timing) -> Arc<Host> {
     Host::new(Options {
         timing,
         environment: vec![("PATH".into(), path)],
-        folder: tempfile::env::temp_dir(),
+        directory: tempfile::env::temp_dir(),
         login: Login::new(Arc::new(NoVault)),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),
@@ -157,8 +157,8 @@ impl Bench {
         let (hub, hub_handle) = Hub::new(options, limits);
         let mut tasks = JoinSet::new();
         tasks.spawn(hub.run());
-        let folder = tempfile::env::temp_dir().canonicalize().unwrap();
-        let roots = vec![folder.clone()];
+        let directory = tempfile::env::temp_dir().canonicalize().unwrap();
+        let roots = vec![directory.clone()];
         let servers = Arc::new(SessionServers::new(host, servers, Vec::new(), roots));
         let editor = Arc::new(editor);
         let extension = Arc::clone(&servers) as Arc<dyn Extension>;
@@ -173,7 +173,7 @@ impl Bench {
         let (sender, opened) = oneshot::channel();
         hub_handle.reserve().unwrap().send(HubCommand::Open {
             session: SessionId::new("s"),
-            start: Start::New { cwd: folder },
+            start: Start::New { cwd: directory },
             mode: None,
             workspace: Box::new(workspace),
             reply: Reply::new(move |opened| drop(sender.send(opened))),

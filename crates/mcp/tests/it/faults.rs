@@ -261,8 +261,11 @@ async fn m18_requests_of_a_server_are_answered_or_refused() {
     let answer = |id: &str| answers.iter().find(|answer| answer["id"] == id).unwrap().clone();
     assert_eq!(answer("q1")["error"]["code"], -32601);
     assert_eq!(answer("q2")["error"]["code"], -32601);
-    let folder = tempfile::env::temp_dir().canonicalize().unwrap();
-    assert_eq!(answer("q3")["result"]["roots"][0]["uri"], format!("file://{}", folder.display()));
+    let directory = tempfile::env::temp_dir().canonicalize().unwrap();
+    assert_eq!(
+        answer("q3")["result"]["roots"][0]["uri"],
+        format!("file://{}", directory.display())
+    );
     assert_eq!(answer("q4")["result"], serde_json::json!({}));
 }
 

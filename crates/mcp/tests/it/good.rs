@@ -115,11 +115,11 @@ async fn server_gets_only_its_own_environment_variables() {
     }
     let bench = Bench::open("model tool good_environment {}", vec![config]).await.ready().await;
     let (_, text) = &bench.prompt("go").await.calls[0];
-    let folder = tempfile::env::temp_dir().canonicalize().unwrap();
+    let directory = tempfile::env::temp_dir().canonicalize().unwrap();
     let mut names: Vec<&str> = text.split(" in ").next().unwrap().split(',').collect();
     names.sort_unstable();
     assert_eq!(names, ["DECLARED", "PATH"]);
-    assert!(text.ends_with(&folder.display().to_string()), "{text}");
+    assert!(text.ends_with(&directory.display().to_string()), "{text}");
 }
 
 // R: M1

@@ -79,7 +79,7 @@ async fn server_that_requires_a_login_works_after_it() {
     let host = Host::new(Options {
         timing: quick(),
         environment: Vec::new(),
-        folder: tempfile::env::temp_dir(),
+        directory: tempfile::env::temp_dir(),
         login: login.clone(),
         guard: process::Guard::default(),
         starter: mcp::Starter::default(),

@@ -232,8 +232,8 @@ mod tests {
             ..SpanRecord::default()
         };
         text += &(serde_json::to_string(&Record::Span(Box::new(span))).unwrap() + "\n{\"half");
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("<b>.jsonl");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("<b>.jsonl");
         std::fs::write(&file, text).unwrap();
         let mut out = Vec::new();
         let bad = page(&file, &Filter::default(), &mut out).unwrap();

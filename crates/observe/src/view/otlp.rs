@@ -170,8 +170,8 @@ mod tests {
             end: Some("failed".to_owned()),
             ..turn.clone()
         };
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("t");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("t");
         let lines = [model, turn]
             .map(|span| serde_json::to_string(&Record::Span(Box::new(span))).unwrap() + "\n");
         std::fs::write(&file, lines.concat()).unwrap();

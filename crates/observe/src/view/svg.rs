@@ -172,8 +172,8 @@ mod tests {
     // R: O2
     #[test]
     fn pictures_are_bounded_and_escape_names() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("t");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("t");
         let span = |number: usize| SpanRecord {
             time: number as f64,
             span: format!("{number}"),

@@ -66,7 +66,7 @@ pub(super) fn arguments(
                 args.extend(["--perms", "1777", "--size", &size].map(OsString::from));
                 mount(&mut args, "--tmpfs", None, &path);
             }
-            What::HideFolder => mount(&mut args, "--tmpfs", None, &path),
+            What::HideDirectory => mount(&mut args, "--tmpfs", None, &path),
             What::HideFile => mount(&mut args, "--ro-bind", Some("/dev/null".as_ref()), &path),
             What::Write => mount(&mut args, "--bind", Some(&path), &path),
             What::Protect => mount(&mut args, "--ro-bind", Some(&path), &path),
@@ -91,8 +91,8 @@ mod tests {
     fn each_kind_of_mount_has_its_argument() {
         let top = tempfile::tempdir().unwrap();
         let root = top.path().to_owned();
-        for folder in ["ws/.git", "ws/.aws"] {
-            std::fs::create_dir_all(root.join(folder)).unwrap();
+        for directory in ["ws/.git", "ws/.aws"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
         }
         std::fs::write(root.join("ws/.netrc"), "").unwrap();
         let root = root.canonicalize().unwrap();

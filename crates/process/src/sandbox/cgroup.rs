@@ -36,14 +36,14 @@ impl Groups {
             return None;
         }
         let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
-        left.retain(|folder| !is_removed(folder));
+        left.retain(|directory| !is_removed(directory));
         drop(left);
         let groups = Groups(make(&fresh_name()));
         let memory = MEMORY.iter().map(|file| (*file, limits.memory));
         for (file, most) in memory.chain([(PROCESSES, limits.processes)]) {
-            for folder in &groups.0 {
+            for directory in &groups.0 {
                 // A group has only the files of its kind.
-                std::fs::write(folder.join(file), most.to_string()).ok();
+                std::fs::write(directory.join(file), most.to_string()).ok();
             }
         }
         Some(groups)
@@ -51,15 +51,16 @@ impl Groups {
 
     /// Opens what a process writes to in order to join.
     pub(super) fn open(&self) -> Vec<OwnedFd> {
-        let open = |folder: &PathBuf| {
-            std::fs::File::options().write(true).open(folder.join("cgroup.procs")).ok()
+        let open = |directory: &PathBuf| {
+            std::fs::File::options().write(true).open(directory.join("cgroup.procs")).ok()
         };
         self.0.iter().filter_map(open).map(OwnedFd::from).collect()
     }
 
     /// Returns who is in the groups.
     fn inside(&self) -> Vec<Pid> {
-        let read = |folder: &PathBuf| std::fs::read_to_string(folder.join("cgroup.procs")).ok();
+        let read =
+            |directory: &PathBuf| std::fs::read_to_string(directory.join("cgroup.procs")).ok();
         let lists: Vec<String> = self.0.iter().filter_map(read).collect();
         let pids = lists.iter().flat_map(|list| list.lines()).filter_map(|line| line.parse().ok());
         pids.filter_map(Pid::from_raw).collect()
@@ -82,7 +83,7 @@ impl Drop for Groups {
             }
             killed = found;
         }
-        let left = self.0.drain(..).filter(|folder| !is_removed(folder));
+        let left = self.0.drain(..).filter(|directory| !is_removed(directory));
         LEFT.lock().unwrap_or_else(PoisonError::into_inner).extend(left);
     }
 }
@@ -95,7 +96,7 @@ fn are_supported() -> bool {
         }
         sweep(|maker| !is_alive(maker));
         let made = make(&fresh_name());
-        !made.is_empty() && made.iter().all(|folder| is_removed(folder))
+        !made.is_empty() && made.iter().all(|directory| is_removed(directory))
     });
     *ARE_SUPPORTED
 }
@@ -108,19 +109,19 @@ fn fresh_name() -> String {
 
 /// Makes what groups of a name can be made.
 fn make(name: &str) -> Vec<PathBuf> {
-    // The parent must be a real controller: a plain folder would take everything and enforce nothing.
+    // The parent must be a real controller: a plain directory would take everything and enforce nothing.
     let is_real = |parent: &&&str| Path::new(parent).join("cgroup.procs").exists();
     let make_in = |parent: &&str| {
-        let folder = Path::new(parent).join(name);
-        std::fs::create_dir(&folder).is_ok().then_some(folder)
+        let directory = Path::new(parent).join(name);
+        std::fs::create_dir(&directory).is_ok().then_some(directory)
     };
     let made: Vec<PathBuf> = V1.iter().filter(is_real).filter_map(make_in).collect();
     if made.is_empty() && is_unified() { make_in(&V2).into_iter().collect() } else { made }
 }
 
 /// Removes a group. The kernel refuses while anybody is in it.
-fn is_removed(folder: &Path) -> bool {
-    std::fs::remove_dir(folder).is_ok() || !folder.exists()
+fn is_removed(directory: &Path) -> bool {
+    std::fs::remove_dir(directory).is_ok() || !directory.exists()
 }
 
 /// Removes the groups whose maker this is true of, if they have no processes.
@@ -171,9 +172,9 @@ mod tests {
     #[test]
     fn groups_go_with_their_command() {
         let Some(groups) = Groups::make(&Limits::default()) else { return };
-        let folders = groups.0.clone();
+        let directories = groups.0.clone();
         assert!(!groups.open().is_empty());
         drop(groups);
-        assert!(!folders.iter().any(|folder| folder.exists()));
+        assert!(!directories.iter().any(|directory| directory.exists()));
     }
 }

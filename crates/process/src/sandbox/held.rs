@@ -1,4 +1,4 @@
-//! What must exist while a restricted command runs: its groups, reserved paths and temporary folder.
+//! What must exist while a restricted command runs: its groups, reserved paths and temporary directory.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
@@ -24,25 +24,25 @@ impl Held {
     }
 }
 
-/// A temporary folder, removed on drop.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub(super) struct Temporary(pub(super) PathBuf);
 
 impl Temporary {
-    /// Creates a folder that only the user can read.
+    /// Creates a directory that only the user can read.
     pub(super) fn make(parent: &Path, name: &str) -> std::io::Result<Temporary> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder = parent.join(format!("{name}-{}-{count}", std::process::id()));
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let directory = parent.join(format!("{name}-{}-{count}", std::process::id()));
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         // Links may resolve differently inside the sandbox.
-        Ok(Temporary(folder.canonicalize()?))
+        Ok(Temporary(directory.canonicalize()?))
     }
 }
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What cannot be removed stays in our own folder.
+        // What cannot be removed stays in our own directory.
         std::fs::remove_dir_all(&self.0).ok();
     }
 }

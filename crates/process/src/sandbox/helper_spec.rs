@@ -33,13 +33,13 @@ pub(super) struct HelperSpec {
 /// A mount namespace, a PID namespace and, optionally, a network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Space {
-    /// The working folder of the command.
+    /// The working directory of the command.
     pub(super) cwd: PathBuf,
     /// Has its own network namespace, which is connected to nothing.
     pub(super) own_network: bool,
-    /// How many bytes a private folder can hold.
+    /// How many bytes a private directory can hold.
     pub(super) size: u64,
-    /// What is in the private folders; `None` for nothing.
+    /// What is in the private directories; `None` for nothing.
     pub(super) temporary: Option<PathBuf>,
     /// What differs from a read-only tree, in this order.
     pub(super) mounts: Vec<(PathBuf, What)>,
@@ -48,7 +48,7 @@ pub(super) struct Space {
 /// Which files the command may access.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Files {
-    /// Writable folders.
+    /// Writable directories.
     pub(super) writable: Vec<PathBuf>,
     /// Paths that cannot be read.
     pub(super) hidden: Vec<PathBuf>,
@@ -76,7 +76,7 @@ pub(super) enum Then {
         outside: PathBuf,
         /// A file that must not be readable.
         hidden: PathBuf,
-        /// A path that must not be creatable although its folder is writable.
+        /// A path that must not be creatable although its directory is writable.
         protected: PathBuf,
         /// A file that must be writable.
         inside: PathBuf,
@@ -203,12 +203,12 @@ impl HelperSpec {
 }
 
 const MOUNTS: [What; 5] =
-    [What::Private, What::HideFolder, What::HideFile, What::Write, What::Protect];
+    [What::Private, What::HideDirectory, What::HideFile, What::Write, What::Protect];
 
 fn name_of(what: What) -> &'static str {
     match what {
         What::Private => "mount-private",
-        What::HideFolder => "mount-empty",
+        What::HideDirectory => "mount-empty",
         What::HideFile => "mount-nothing",
         What::Write => "mount-writable",
         What::Protect => "mount-readable",

@@ -1,7 +1,7 @@
 //! Restricts which files a command can access, with Landlock.
 //!
-//! Rules can only grant: all that is in a granted folder is granted, too. To hide a path, all its siblings are granted instead of
-//! their folder.
+//! Rules can only grant: all that is in a granted directory is granted, too. To hide a path, all its siblings are granted instead of
+//! their directory.
 
 use std::path::{Path, PathBuf};
 
@@ -85,8 +85,8 @@ fn grant(
     let Ok(handle) = PathFd::new(path) else {
         return Ok(rules);
     };
-    let is_folder = path.is_dir();
-    let rights = if is_folder { rights } else { rights & AccessFs::from_file(ABI::V6) };
+    let is_directory = path.is_dir();
+    let rights = if is_directory { rights } else { rights & AccessFs::from_file(ABI::V6) };
     rules.add_rule(PathBeneath::new(handle, rights))
 }
 
@@ -112,8 +112,8 @@ mod tests {
     fn hidden_path_is_excluded_and_its_siblings_are_granted() {
         let top = tempfile::tempdir().unwrap();
         let root = top.path().to_owned();
-        for folder in ["a/x", "a/y", "b"] {
-            std::fs::create_dir_all(root.join(folder)).unwrap();
+        for directory in ["a/x", "a/y", "b"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
         }
         std::fs::write(root.join("a/file"), "").unwrap();
         let found = |hidden: &[&str]| {

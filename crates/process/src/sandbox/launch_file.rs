@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::spawn::Spec;
 
-/// Returns a path in this folder that was never used before.
-pub(super) fn fresh_path(folder: &Path) -> PathBuf {
+/// Returns a path in this directory that was never used before.
+pub(super) fn fresh_path(directory: &Path) -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    folder.join(format!("launch-{}-{count}", std::process::id()))
+    directory.join(format!("launch-{}-{count}", std::process::id()))
 }
 
-/// Writes what to start, separated by NUL: folder, number of variables, variables, program, arguments.
+/// Writes what to start, separated by NUL: directory, number of variables, variables, program, arguments.
 pub(super) fn write(path: &Path, spec: &Spec) -> std::io::Result<()> {
     let mut parts = vec![spec.cwd.clone().into_os_string(), spec.env.len().to_string().into()];
     for (name, value) in &spec.env {
@@ -28,8 +28,8 @@ pub(super) fn write(path: &Path, spec: &Spec) -> std::io::Result<()> {
     parts.push(spec.program.clone().into());
     parts.extend(spec.args.iter().cloned());
     let bytes = parts.join(OsStr::new("\0"));
-    if let Some(folder) = path.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    if let Some(directory) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(bytes.as_bytes())
@@ -70,13 +70,13 @@ mod tests {
 
     #[test]
     fn launch_file_is_private_and_read_once() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut spec = Spec::new("/bin/sh", "/w d")
             .args(["-c", "echo 'a\nb'", ""])
             .env("A", "1=2")
             .env("B", "");
         spec.clear_env = true;
-        let path = fresh_path(&folder.path().join("new"));
+        let path = fresh_path(&directory.path().join("new"));
         write(&path, &spec).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let back = read(&path).unwrap();

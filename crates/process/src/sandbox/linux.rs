@@ -63,9 +63,9 @@ impl Sandbox {
     }
 
     async fn try_canary(&self, level: Level, bubblewrap: Option<&PathBuf>) -> Result<(), String> {
-        let folder = Temporary::make(&self.scratch, "canary")
+        let directory = Temporary::make(&self.scratch, "canary")
             .map_err(|err| format!("cannot create a folder to try it in: {err}"))?;
-        let at = |name: &str| folder.0.join(name);
+        let at = |name: &str| directory.0.join(name);
         for name in ["inside", "hidden"] {
             std::fs::create_dir(at(name)).map_err(|err| err.to_string())?;
         }
@@ -74,7 +74,7 @@ impl Sandbox {
             writable: vec![at("inside")],
             protected: vec![at("inside/protected")],
             hidden: vec![at("hidden")],
-            // The canary's folder may be inside one of these, and must be visible.
+            // The canary's directory may be inside one of these, and must be visible.
             private: Vec::new(),
             temporary: None,
             network: Network::Off,
@@ -157,7 +157,7 @@ impl Sandbox {
     ) -> Result<Spec, Error> {
         let program = self.opened_helper()?;
         if !spec.cwd.is_dir() {
-            return Err(Error::NoSuchFolder { folder: spec.cwd.clone() });
+            return Err(Error::NoSuchDirectory { directory: spec.cwd.clone() });
         }
         let failed = |source| Error::Start { program: self.helper.clone(), source };
         let mut spec = spec.clone();
@@ -240,10 +240,10 @@ impl Sandbox {
         helper.map(PathBuf::from).ok_or_else(|| Error::NoHelper { program: self.helper.clone() })
     }
 
-    /// Returns the helper, if it is in one of these folders. Bubblewrap mounts it by its path.
-    pub(super) fn helper_in(&self, folders: &[PathBuf]) -> Option<PathBuf> {
+    /// Returns the helper, if it is in one of these directories. Bubblewrap mounts it by its path.
+    pub(super) fn helper_in(&self, directories: &[PathBuf]) -> Option<PathBuf> {
         let helper = self.helper.canonicalize().ok()?;
-        folders.iter().any(|folder| helper.starts_with(folder)).then_some(helper)
+        directories.iter().any(|directory| helper.starts_with(directory)).then_some(helper)
     }
 
     /// Returns these paths resolved, and all that were hidden before.
@@ -255,7 +255,7 @@ impl Sandbox {
         seen.iter().filter(|path| path.exists()).cloned().collect()
     }
 
-    /// Returns our own folder for temporary files.
+    /// Returns our own directory for temporary files.
     pub(super) fn scratch(&self) -> &Path {
         &self.scratch
     }
@@ -285,7 +285,7 @@ fn reserve(profile: &Profile, records: &Path) -> Result<(Profile, Vec<Reserved>)
     let roots = real_paths(&profile.writable);
     let wanted = std::mem::take(&mut profile.protected);
     for path in wanted {
-        // Outside the writable folders nothing can be created anyway, and a deleted folder is not created again.
+        // Outside the writable directories nothing can be created anyway, and a deleted directory is not created again.
         let mut roots = profile.writable.iter().chain(&roots).filter(|root| root.is_dir());
         let is_inside = roots.any(|root| path.starts_with(root));
         let made = if is_inside { Reserved::make(&path, records) } else { Ok(None) };

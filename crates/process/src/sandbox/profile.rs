@@ -1,19 +1,19 @@
-//! What a command may access. Plain values; the other files of this folder enforce it.
+//! What a command may access. Plain values; the other files of this directory enforce it.
 
 use std::path::{Path, PathBuf};
 
 /// What a command may access. Everything else is read-only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// Writable folders, as resolved paths: one that was replaced by a link is refused.
+    /// Writable directories, as resolved paths: one that was replaced by a link is refused.
     pub writable: Vec<PathBuf>,
     /// Paths inside them that are read-only, whether they exist or not.
     pub protected: Vec<PathBuf>,
     /// Paths whose contents are not visible.
     pub hidden: Vec<PathBuf>,
-    /// Folders that are replaced by empty ones of the command's own, at levels that can.
+    /// Directories that are replaced by empty ones of the command's own, at levels that can.
     pub private: Vec<PathBuf>,
-    /// What is in those folders, and the command's temporary folder at other levels: a [`super::SharedFolder`]. `None` for a
+    /// What is in those directories, and the command's temporary directory at other levels: a [`super::SharedDirectory`]. `None` for a
     /// new empty one for each command.
     pub temporary: Option<PathBuf>,
     /// Whether the network can be used.
@@ -38,7 +38,7 @@ pub struct Limits {
     pub memory: u64,
     /// Processes and threads at once.
     pub processes: u64,
-    /// Bytes of one file, and of all files in its private temporary folder.
+    /// Bytes of one file, and of all files in its private temporary directory.
     pub file_size: u64,
     /// Open files of each process.
     pub open_files: u64,
@@ -52,7 +52,7 @@ impl Default for Limits {
 }
 
 impl Profile {
-    /// Makes the profile of a command that may write only to these folders, with private temporary folders and without network.
+    /// Makes the profile of a command that may write only to these directories, with private temporary directories and without network.
     #[must_use]
     pub fn writing_to(writable: Vec<PathBuf>) -> Profile {
         Profile {
@@ -67,7 +67,7 @@ impl Profile {
     }
 }
 
-/// Returns the paths in a home folder where people and programs store secrets.
+/// Returns the paths in a home directory where people and programs store secrets.
 #[must_use]
 pub fn secret_places(home: &Path) -> Vec<PathBuf> {
     SECRETS.iter().map(|place| home.join(place)).collect()

@@ -1,9 +1,9 @@
-//! Reserves protected paths that do not exist yet: creates an empty folder for as long as a command runs.
+//! Reserves protected paths that do not exist yet: creates an empty directory for as long as a command runs.
 //!
 //! Only what exists can be mounted over, and a command must not create, for example, a `.git` with its own hooks. Git ignores an
 //! empty `.git`, so it does no harm if we are killed before it is removed. The next agent removes it then: a record in our own
-//! folder says which folders we created, and how to distinguish them from what a user created there. Several agents may need the
-//! same folder: each has a shared lock on it, and only the last one removes it.
+//! directory says which directories we created, and how to distinguish them from what a user created there. Several agents may need the
+//! same directory: each has a shared lock on it, and only the last one removes it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,10 +13,10 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The reserved folders. The last command that needs one removes it, if we created it.
+/// The reserved directories. The last command that needs one removes it, if we created it.
 static HELD: LazyLock<Mutex<HashMap<PathBuf, Reservation>>> = LazyLock::new(Mutex::default);
 
-/// One folder.
+/// One directory.
 #[derive(Debug)]
 struct Reservation {
     commands: usize,
@@ -30,8 +30,8 @@ struct Reservation {
 pub(super) struct Reserved(PathBuf);
 
 impl Reserved {
-    /// Creates the first missing folder on the way to `path`, or uses an existing empty one; `None` if something else is there. A
-    /// record of what we create is written to the folder `records`.
+    /// Creates the first missing directory on the way to `path`, or uses an existing empty one; `None` if something else is there. A
+    /// record of what we create is written to the directory `records`.
     pub(super) fn make(path: &Path, records: &Path) -> std::io::Result<Option<Reserved>> {
         let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(place) = path.ancestors().find(|place| held.contains_key(*place)) {
@@ -46,7 +46,7 @@ impl Reserved {
                 std::fs::create_dir(place)?;
                 (place, true)
             }
-            None if is_empty_folder(path) => (path, false),
+            None if is_empty_directory(path) => (path, false),
             None => return Ok(None),
         };
         let lock = File::open(place)?;
@@ -62,7 +62,7 @@ impl Reserved {
         Ok(Some(Reserved(place.to_owned())))
     }
 
-    /// Returns the folder.
+    /// Returns the directory.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
@@ -93,7 +93,7 @@ pub(super) fn records(scratch: &Path) -> PathBuf {
     scratch.join("reserved")
 }
 
-/// Removes the folders of killed agents that are unchanged and not locked.
+/// Removes the directories of killed agents that are unchanged and not locked.
 pub(super) fn sweep(records: &Path) {
     for record in std::fs::read_dir(records).into_iter().flatten().flatten() {
         // An empty record is still being written.
@@ -113,7 +113,7 @@ pub(super) fn sweep(records: &Path) {
     }
 }
 
-/// Records that we created a folder.
+/// Records that we created a directory.
 fn record(place: &Path, found: &Metadata, records: &Path) -> PathBuf {
     let record = records.join(mark(found));
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(records);
@@ -122,12 +122,12 @@ fn record(place: &Path, found: &Metadata, records: &Path) -> PathBuf {
     record
 }
 
-/// Returns what identifies a folder as long as it is unchanged.
+/// Returns what identifies a directory as long as it is unchanged.
 fn mark(found: &Metadata) -> String {
     format!("{}-{}-{}-{}", found.dev(), found.ino(), found.ctime(), found.ctime_nsec())
 }
 
-fn is_empty_folder(path: &Path) -> bool {
+fn is_empty_directory(path: &Path) -> bool {
     std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_is_removed_with_its_last_user() {
+    fn directory_is_removed_with_its_last_user() {
         let top = tempfile::tempdir().unwrap();
         let root = top.path().to_owned();
         let reserve = |path: &str| Reserved::make(&root.join(path), &root.join("records")).unwrap();
@@ -153,19 +153,19 @@ mod tests {
         drop(reserved);
         assert!(root.join("c/file").exists());
         assert!(reserve("c").is_none());
-        // Another agent's folder stays as long as that agent needs it.
+        // Another agent's directory stays as long as that agent needs it.
         let ours = reserve("d").unwrap();
         let theirs = File::open(root.join("d")).unwrap();
         theirs.lock_shared().unwrap();
         drop(ours);
         assert!(root.join("d").is_dir());
-        // A folder that we did not create is locked, and not removed.
+        // A directory that we did not create is locked, and not removed.
         std::fs::create_dir(root.join("e")).unwrap();
         let users = reserve("e").unwrap();
         assert!(File::open(root.join("e")).unwrap().try_lock().is_err());
         drop(users);
         assert!(root.join("e").is_dir());
-        // A folder left to another agent is removed when that agent is gone.
+        // A directory left to another agent is removed when that agent is gone.
         assert!(root.join("d").is_dir());
         drop(theirs);
         sweep(&root.join("records"));
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(root.join("records")).unwrap().count(), 0);
     }
 
-    /// Releases a folder as a killed agent does.
+    /// Releases a directory as a killed agent does.
     fn kill(reserved: Reserved) {
         HELD.lock().unwrap().remove(reserved.path());
         std::mem::forget(reserved);

@@ -56,7 +56,7 @@ fn rule(out: &mut String, verb: &str, operation: &str, path: &Path) {
     writeln!(out, "({verb} {operation} (subpath {}))", quoted(path)).ok();
 }
 
-/// Resolves a path: rules see the target of links, and three root folders are links into `/private`.
+/// Resolves a path: rules see the target of links, and three root directories are links into `/private`.
 fn spellings(path: &Path) -> Vec<PathBuf> {
     let private = ["/tmp", "/var", "/etc"].iter().any(|top| path.starts_with(top));
     let moved = private.then(|| Path::new("/private").join(path.strip_prefix("/").unwrap_or(path)));

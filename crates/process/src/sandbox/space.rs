@@ -36,7 +36,7 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("pts/ptmx", "/dev/ptmx"),
 ];
 
-/// How many files a private folder can hold. They take memory that no process limit includes.
+/// How many files a private directory can hold. They take memory that no process limit includes.
 const MAX_FILES: &str = "262144";
 
 /// Which of the three processes this is.
@@ -67,7 +67,7 @@ pub(super) fn enter(space: &Space) -> Result<Place, String> {
     let readable = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("proc", "/proc", "proc", readable, None)
         .map_err(|err| format!("/proc cannot be mounted: {err}"))?;
-    // The old working folder is hidden by the new mounts.
+    // The old working directory is hidden by the new mounts.
     std::env::set_current_dir(&space.cwd)
         .map_err(|err| format!("{} cannot be entered: {err}", space.cwd.display()))?;
     limits::drop_privileges()?;
@@ -150,7 +150,7 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
                 Some(shared) => copy(shared, guarded),
                 None => empty(space.size, "1777"),
             },
-            What::HideFolder => empty(space.size, "755"),
+            What::HideDirectory => empty(space.size, "755"),
             What::HideFile => copy(Path::new("/dev/null"), read_only),
             What::Write => copy(path, guarded),
             What::Protect => copy(path, read_only),
@@ -159,7 +159,7 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
     }
     let devices = DEVICES.map(|name| {
         let path = Path::new("/dev").join(name);
-        // Writing to a device does not change its folder.
+        // Writing to a device does not change its directory.
         let still = Attr::MOUNT_ATTR_NOSUID | Attr::MOUNT_ATTR_NOEXEC | Attr::MOUNT_ATTR_RDONLY;
         let device = copy(&path, still);
         (path, device)
@@ -174,21 +174,22 @@ fn make_tree(space: &Space) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Tells whether a path is inside a private folder, where it can be created.
+/// Tells whether a path is inside a private directory, where it can be created.
 fn is_in_empty(path: &Path, mounts: &[(PathBuf, What)]) -> bool {
-    let around = mounts.iter().filter(|(folder, _)| path != folder && path.starts_with(folder));
-    let closest = around.max_by_key(|(folder, _)| folder.components().count());
-    closest.is_some_and(|(_, what)| matches!(what, What::Private | What::HideFolder))
+    let around =
+        mounts.iter().filter(|(directory, _)| path != directory && path.starts_with(directory));
+    let closest = around.max_by_key(|(directory, _)| directory.components().count());
+    closest.is_some_and(|(_, what)| matches!(what, What::Private | What::HideDirectory))
 }
 
 fn make_devices(
     space: &Space,
     devices: [(PathBuf, rustix::io::Result<OwnedFd>); 6],
 ) -> Result<(), Failed> {
-    let folder = PathBuf::from("/dev");
-    let failed = |err: rustix::io::Errno| (folder.clone(), err.into());
+    let directory = PathBuf::from("/dev");
+    let failed = |err: rustix::io::Errno| (directory.clone(), err.into());
     let tree = empty(space.size, "755").map_err(failed)?;
-    attach(&tree, &folder, false).map_err(|err| (folder.clone(), err))?;
+    attach(&tree, &directory, false).map_err(|err| (directory.clone(), err))?;
     for (path, device) in devices {
         let attached = device.map_err(Into::into).and_then(|device| attach(&device, &path, true));
         attached.map_err(|err| (path, err))?;
@@ -197,7 +198,7 @@ fn make_devices(
         symlink(target, link).map_err(failed)?;
     }
     for name in ["shm", "pts"] {
-        std::fs::create_dir(folder.join(name)).map_err(|err| (folder.clone(), err))?;
+        std::fs::create_dir(directory.join(name)).map_err(|err| (directory.clone(), err))?;
     }
     let terminals = CString::new("newinstance,ptmxmode=0666,mode=620").ok();
     mount(
@@ -236,11 +237,11 @@ fn copy(path: &Path, attributes: Attr) -> rustix::io::Result<OwnedFd> {
     Ok(tree)
 }
 
-/// Mounts a tree at a path, which is created first if it is inside a private folder.
+/// Mounts a tree at a path, which is created first if it is inside a private directory.
 fn attach(tree: &OwnedFd, path: &Path, may_make: bool) -> std::io::Result<()> {
     let place = match open(path) {
         Err(rustix::io::Errno::NOENT) if may_make => {
-            if is_folder(tree) {
+            if is_directory(tree) {
                 std::fs::create_dir_all(path)?;
             } else {
                 path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
@@ -259,6 +260,6 @@ fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
 }
 
-fn is_folder(tree: &OwnedFd) -> bool {
+fn is_directory(tree: &OwnedFd) -> bool {
     fstat(tree).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory)
 }

@@ -1,7 +1,7 @@
 //! Which parts of the file tree a command sees and can write: a list of mounts, in order.
 //!
 //! Mounts nothing itself. Deeper paths come later, so that the more specific one wins: a secret inside the workspace is hidden, a
-//! workspace inside a hidden folder is visible.
+//! workspace inside a hidden directory is visible.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ const RUN_FOR_NETWORK: [&str; 2] = ["/run/systemd/resolve", "/run/resolvconf"];
 /// What is mounted at a path. In this order if there are two for the same path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum What {
-    /// A private empty folder, writable for all users.
+    /// A private empty directory, writable for all users.
     Private,
-    /// An empty folder in its place.
-    HideFolder,
+    /// An empty directory in its place.
+    HideDirectory,
     /// An empty file in its place.
     HideFile,
     /// The path itself, writable.
@@ -32,17 +32,18 @@ pub(super) enum What {
 /// # Errors
 /// Fails for a protected path that is a symbolic link, which a command could replace.
 pub(super) fn mounts(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
-    let private = profile.private.iter().filter(|folder| is_plain_folder(folder)).cloned();
+    let private = profile.private.iter().filter(|directory| is_plain_directory(directory)).cloned();
     let network = if profile.network == Network::On { &RUN_FOR_NETWORK[..] } else { &[] };
     let shown = RUN.iter().chain(network).map(PathBuf::from).filter(|part| part.exists());
-    let mut mounts: Vec<(PathBuf, What)> = private.map(|folder| (folder, What::Private)).collect();
-    mounts.push(("/run".into(), What::HideFolder));
+    let mut mounts: Vec<(PathBuf, What)> =
+        private.map(|directory| (directory, What::Private)).collect();
+    mounts.push(("/run".into(), What::HideDirectory));
     mounts.extend(shown.map(|part| (part, What::Protect)));
     mounts.extend(steps(profile)?);
     Ok(mounts)
 }
 
-/// Returns how many bytes a private folder can hold.
+/// Returns how many bytes a private directory can hold.
 pub(super) fn size(limits: &Limits) -> u64 {
     limits.file_size.min(1 << 30)
 }
@@ -51,20 +52,20 @@ pub(super) fn size(limits: &Limits) -> u64 {
 fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     let mut steps = Vec::new();
     for path in profile.hidden.iter().filter_map(|path| path.canonicalize().ok()) {
-        let what = if path.is_dir() { What::HideFolder } else { What::HideFile };
+        let what = if path.is_dir() { What::HideDirectory } else { What::HideFile };
         steps.push((path, what));
     }
     for path in &profile.writable {
         match path.canonicalize() {
             Ok(real) if real != *path => return Err(Error::Moved { path: path.clone() }),
             Ok(real) => steps.push((real, What::Write)),
-            // A deleted folder needs no mount.
+            // A deleted directory needs no mount.
             Err(_) => {}
         }
     }
     for path in &profile.protected {
         let Some(path) = real(path, &profile.writable)? else { continue };
-        // Outside writable folders everything is read-only already, and another mount would show what is hidden.
+        // Outside writable directories everything is read-only already, and another mount would show what is hidden.
         let around =
             steps.iter().filter(|(root, what)| *what != What::Protect && path.starts_with(root));
         let closest = around.max_by_key(|(root, what)| (root.components().count(), *what));
@@ -78,16 +79,16 @@ fn steps(profile: &Profile) -> Result<Vec<(PathBuf, What)>, Error> {
     Ok(steps)
 }
 
-/// Returns the folders between a writable folder and a hidden or protected path in it. Each is mounted on itself, since a mount cannot
-/// be moved: a command could otherwise move the folder away and put a changed copy in its place for the next command.
+/// Returns the directories between a writable directory and a hidden or protected path in it. Each is mounted on itself, since a mount cannot
+/// be moved: a command could otherwise move the directory away and put a changed copy in its place for the next command.
 fn pins(steps: &[(PathBuf, What)]) -> Vec<(PathBuf, What)> {
     let mut pins = Vec::new();
     for (place, _) in steps.iter().filter(|(_, what)| *what != What::Write) {
         let around = steps.iter().filter(|(root, _)| place != root && place.starts_with(root));
         let closest = around.max_by_key(|(root, what)| (root.components().count(), *what));
         let Some((root, What::Write)) = closest else { continue };
-        let between = place.ancestors().skip(1).take_while(|folder| *folder != root);
-        pins.extend(between.map(|folder| (folder.to_owned(), What::Write)));
+        let between = place.ancestors().skip(1).take_while(|directory| *directory != root);
+        pins.extend(between.map(|directory| (directory.to_owned(), What::Write)));
     }
     pins
 }
@@ -98,8 +99,8 @@ fn real(path: &Path, writable: &[PathBuf]) -> Result<Option<PathBuf>, Error> {
         return Ok(None);
     }
     let is_in_writable = |link: &Path| {
-        let folder = link.parent().and_then(|folder| folder.canonicalize().ok());
-        folder.is_some_and(|folder| writable.iter().any(|root| folder.starts_with(root)))
+        let directory = link.parent().and_then(|directory| directory.canonicalize().ok());
+        directory.is_some_and(|directory| writable.iter().any(|root| directory.starts_with(root)))
     };
     for (above, part) in path.ancestors().enumerate().filter(|(_, part)| part.is_symlink()) {
         if above == 0 || is_in_writable(part) {
@@ -109,7 +110,7 @@ fn real(path: &Path, writable: &[PathBuf]) -> Result<Option<PathBuf>, Error> {
     Ok(path.canonicalize().ok())
 }
 
-fn is_plain_folder(path: &Path) -> bool {
+fn is_plain_directory(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|found| found.is_dir())
 }
 
@@ -130,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn folders_around_a_protected_path_cannot_be_moved() {
+    fn directories_around_a_protected_path_cannot_be_moved() {
         let top = tempfile::tempdir().unwrap();
         let root = top.path().to_owned();
-        for folder in ["home/.config/a/gh", "home/.ssh", "home/ws", "home/deep/repo/.git"] {
-            std::fs::create_dir_all(root.join(folder)).unwrap();
+        for directory in ["home/.config/a/gh", "home/.ssh", "home/ws", "home/deep/repo/.git"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
         }
         let root = root.canonicalize().unwrap();
         let at = |path: &str| root.join(path);
@@ -155,8 +156,8 @@ mod tests {
     fn more_specific_path_comes_later() {
         let top = tempfile::tempdir().unwrap();
         let root = top.path().to_owned();
-        for folder in ["home/.ssh", "home/ws/.git", "home/ws/.aws/open"] {
-            std::fs::create_dir_all(root.join(folder)).unwrap();
+        for directory in ["home/.ssh", "home/ws/.git", "home/ws/.aws/open"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
         }
         std::fs::write(root.join("home/.netrc"), "").unwrap();
         let root = root.canonicalize().unwrap();
@@ -182,7 +183,7 @@ mod tests {
         profile.protected.push(at("home/ws/link"));
         let refused = mounts(&profile);
         assert!(matches!(refused, Err(Error::Unprotected { .. })), "{refused:?}");
-        // Neither a link on the way that a command could replace, nor a writable folder that is a link.
+        // Neither a link on the way that a command could replace, nor a writable directory that is a link.
         std::fs::create_dir_all(at("home/dots/purlin")).unwrap();
         symlink(at("home/dots"), at("home/ws/.config")).unwrap();
         profile.protected = vec![at("home/ws/.config/purlin")];

@@ -23,8 +23,8 @@ use crate::system::{say, works};
 const BY_BUBBLEWRAP: &str = "-bubblewrap";
 
 /// Runs all attempts at a level, prints their verdicts and then a line for each thing that changed outside.
-pub(crate) fn drive(level: &str, folder: &Path) -> ExitCode {
-    match run(level, folder) {
+pub(crate) fn drive(level: &str, directory: &Path) -> ExitCode {
+    match run(level, directory) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             say(&format!("failed\t{why}"));
@@ -34,17 +34,17 @@ pub(crate) fn drive(level: &str, folder: &Path) -> ExitCode {
 }
 
 /// Starts a script at a level, `free` for none, and waits to be killed. Prints `now` just before it starts it.
-pub(crate) fn hold(level: &str, folder: &Path, script: &str) -> ExitCode {
+pub(crate) fn hold(level: &str, directory: &Path, script: &str) -> ExitCode {
     let level = level_of(level).ok();
     let Ok(program) = std::env::current_exe() else { return ExitCode::FAILURE };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return ExitCode::FAILURE };
     runtime.block_on(async {
-        let sandbox = Sandbox::new(program, folder.join("scratch"));
+        let sandbox = Sandbox::new(program, directory.join("scratch"));
         let sandbox = sandbox.at_most(level.unwrap_or(Level::None));
         let found = sandbox.found().await;
-        let profile = Profile::writing_to(vec![folder.to_owned()]);
-        let mut spec = Spec::new("/bin/sh", folder).args(["-c", script]);
+        let profile = Profile::writing_to(vec![directory.to_owned()]);
+        let mut spec = Spec::new("/bin/sh", directory).args(["-c", script]);
         spec.keep_input = true;
         say("now");
         let started = match level {
@@ -60,9 +60,9 @@ fn level_of(name: &str) -> Result<Level, &'static str> {
     Level::ALL.into_iter().find(|known| known.to_string() == name).ok_or("unknown level")
 }
 
-fn run(level: &str, folder: &Path) -> Result<(), String> {
+fn run(level: &str, directory: &Path) -> Result<(), String> {
     let text = |err: std::io::Error| err.to_string();
-    let place = Place::make(folder).map_err(text)?;
+    let place = Place::make(directory).map_err(text)?;
     let visitors = Arc::new(AtomicUsize::new(0));
     let facts = place.listen(&visitors).map_err(text)?;
     let before = place.snapshot();
@@ -124,20 +124,20 @@ async fn attempts(level: &str, place: &Place, facts: &[String]) -> Result<String
     Ok(output)
 }
 
-/// The folders of the run.
+/// The directories of the run.
 struct Place {
-    folder: PathBuf,
+    directory: PathBuf,
     _leaked: Vec<fs::File>,
     facts: Vec<String>,
 }
 
 impl Place {
     fn at(&self, path: &str) -> PathBuf {
-        self.folder.join(path)
+        self.directory.join(path)
     }
 
-    fn make(folder: &Path) -> std::io::Result<Place> {
-        let at = |path: &str| folder.join(path);
+    fn make(directory: &Path) -> std::io::Result<Place> {
+        let at = |path: &str| directory.join(path);
         for path in ["inside/.git/hooks", "outside", "secret", "scratch"] {
             fs::create_dir_all(at(path))?;
         }
@@ -151,7 +151,7 @@ impl Place {
         for path in ["secret/script", "secret/tool", "inside/escape"] {
             fs::set_permissions(at(path), PermissionsExt::from_mode(0o755))?;
         }
-        let leaked_folder = fs::File::open(at("outside"))?;
+        let leaked_directory = fs::File::open(at("outside"))?;
         let leaked_file = fs::File::options().append(true).open(at("outside/file"))?;
         let leaked = |file: &fs::File| {
             let fd: RawFd = file.as_raw_fd();
@@ -167,11 +167,15 @@ impl Place {
             format!("shared={}", shared.display()),
             format!("agent={}", std::process::id()),
             "key=sk-of-the-agent".to_owned(),
-            format!("leaked_folder={}", leaked(&leaked_folder)),
+            format!("leaked_folder={}", leaked(&leaked_directory)),
             format!("leaked_file={}", leaked(&leaked_file)),
         ];
         std::env::set_current_dir(at("outside"))?;
-        Ok(Place { folder: folder.to_owned(), _leaked: vec![leaked_folder, leaked_file], facts })
+        Ok(Place {
+            directory: directory.to_owned(),
+            _leaked: vec![leaked_directory, leaked_file],
+            facts,
+        })
     }
 
     /// Listens on every kind of socket, and returns the facts that the attempts need.
@@ -210,7 +214,7 @@ impl Place {
         for top in ["outside", "secret", "inside/.git", "inside/.agent"] {
             describe(&self.at(top), &mut found);
         }
-        // A folder that does not exist must not exist afterwards.
+        // A directory that does not exist must not exist afterwards.
         found.push(format!(".agent {}", self.at("inside/.agent").symlink_metadata().is_ok()));
         found
     }

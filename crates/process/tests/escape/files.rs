@@ -27,11 +27,11 @@ fn through_link(world: &World, name: &str, target: &Path, rest: &str) -> bool {
     writes(if rest.is_empty() { link } else { link.join(rest) })
 }
 
-fn in_process(world: &World, process: &str, folder: &str) -> bool {
+fn in_process(world: &World, process: &str, directory: &str) -> bool {
     let outside = world.outside("e08");
     let below_root = outside.strip_prefix("/").unwrap_or(&outside);
     let place = Path::new("/proc").join(process);
-    if folder == "cwd" {
+    if directory == "cwd" {
         return writes(place.join("cwd/e10"));
     }
     writes(place.join("root").join(below_root))
@@ -151,8 +151,8 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
     ("E54", "create a control group", |_| {
         let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"];
         parents.iter().any(|parent| {
-            let folder = Path::new(parent).join("escape");
-            fs::create_dir(&folder).is_ok_and(|()| fs::remove_dir(&folder).is_ok())
+            let directory = Path::new(parent).join("escape");
+            fs::create_dir(&directory).is_ok_and(|()| fs::remove_dir(&directory).is_ok())
         })
     }),
     ("E66", "write a git hook", |w| writes(w.inside(".git/hooks/post-checkout"))),

@@ -30,9 +30,9 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["drive", level, folder] => driver::drive(level, folder.as_ref()),
+        ["drive", level, directory] => driver::drive(level, directory.as_ref()),
         ["privileged"] => ExitCode::from(u8::from(!others::has_capability())),
-        ["hold", level, folder, script] => driver::hold(level, folder.as_ref(), script),
+        ["hold", level, directory, script] => driver::hold(level, directory.as_ref(), script),
         ["try", world @ ..] => attempts::try_all(&attempts::World::read(world)),
         _ => ExitCode::from(2),
     }

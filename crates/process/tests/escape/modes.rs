@@ -92,9 +92,9 @@ pub(crate) const ATTEMPTS: &[Attempt] = &[
         })
     }),
     ("E112", "name an unnamed set-uid file", |w| {
-        let folder = c_path(&w.inside(""));
+        let directory = c_path(&w.inside(""));
         let flags = (libc::O_TMPFILE | libc::O_WRONLY).into();
-        let file = call(libc::SYS_openat, &[libc::AT_FDCWD.into(), text(&folder), flags, MODE]);
+        let file = call(libc::SYS_openat, &[libc::AT_FDCWD.into(), text(&directory), flags, MODE]);
         let from = c_path(&PathBuf::from(format!("/proc/self/fd/{file}")));
         let to = c_path(&w.inside("e112"));
         let follow = libc::c_long::from(libc::AT_SYMLINK_FOLLOW);

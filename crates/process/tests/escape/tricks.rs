@@ -55,15 +55,15 @@ fn copies(from: &Path, to: &Path) -> bool {
     from >= 0 && to >= 0 && call(libc::SYS_copy_file_range, &[from, 0, to, 0, 7]) > 0
 }
 
-/// Climbs from an open folder of the workspace that has been moved.
+/// Climbs from an open directory of the workspace that has been moved.
 fn climbs(world: &World) -> bool {
     let (a, b) = (world.inside("e125/a/b"), world.inside("e125-moved"));
     fs::create_dir_all(&a).ok();
-    let folder = opens(&a, libc::O_PATH | libc::O_DIRECTORY);
+    let directory = opens(&a, libc::O_PATH | libc::O_DIRECTORY);
     fs::rename(&a, &b).ok();
     let path = c_path(Path::new("../../../outside/e125"));
     let flags = libc::c_long::from(libc::O_CREAT | libc::O_WRONLY);
-    folder >= 0 && call(libc::SYS_openat, &[folder, text(&path), flags, 0o600]) >= 0
+    directory >= 0 && call(libc::SYS_openat, &[directory, text(&path), flags, 0o600]) >= 0
 }
 
 fn changes_mount(path: &Path) -> bool {

@@ -35,17 +35,17 @@ struct Run {
 fn run(level: &str, is_root: bool) -> Run {
     let who = if is_root { "root" } else { "user" };
     let removed_on_drop = tempfile::tempdir().unwrap();
-    let folder = removed_on_drop.path().to_owned();
-    let program = folder.join("driver");
+    let directory = removed_on_drop.path().to_owned();
+    let program = directory.join("driver");
     std::fs::copy(env!("CARGO_BIN_EXE_escape"), &program).unwrap();
-    let raise = folder.join("raise");
+    let raise = directory.join("raise");
     std::fs::copy(&program, &raise).unwrap();
     std::fs::set_permissions(&raise, PermissionsExt::from_mode(0o4755)).unwrap();
     let mut command = Command::new(&program);
-    command.args(["drive", level]).arg(&folder);
+    command.args(["drive", level]).arg(&directory);
     command.env_clear().env("API_KEY", "sk-of-the-agent");
     if !is_root && am_root() {
-        std::os::unix::fs::chown(&folder, Some(USER), Some(USER)).unwrap();
+        std::os::unix::fs::chown(&directory, Some(USER), Some(USER)).unwrap();
         command.uid(USER).gid(USER);
     }
     let output = command.output().unwrap();

@@ -65,7 +65,7 @@ async fn file_cannot_fill_the_disk() {
     let (said, _) = run(limits, script).await;
     let sizes: Vec<u64> = said.lines().filter_map(|line| line.trim().parse().ok()).collect();
     assert_eq!(sizes[0], 1 << 20, "{said}");
-    // The private folder as a whole has the same limit.
+    // The private directory as a whole has the same limit.
     assert!(sizes[1] <= 1 << 20, "{said}");
 }
 
@@ -113,7 +113,7 @@ async fn command_does_not_run_without_its_helper() {
     assert!(!sandbox.suits_terminal(&[]));
 }
 
-/// Our program may lie in the session's folder (`node_modules/.bin`, `target`), where a command can replace it.
+/// Our program may lie in the session's directory (`node_modules/.bin`, `target`), where a command can replace it.
 // R: T7
 #[tokio::test]
 async fn replaced_helper_is_not_started() {
@@ -326,7 +326,7 @@ fn has_groups() -> bool {
 }
 
 /// Returns the control groups of an agent.
-fn folders_of(maker: &str) -> Vec<PathBuf> {
+fn directories_of(maker: &str) -> Vec<PathBuf> {
     let parents = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory"];
     let entries = parents.iter().flat_map(std::fs::read_dir).flatten().flatten();
     let is_of = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(maker);
@@ -334,13 +334,13 @@ fn folders_of(maker: &str) -> Vec<PathBuf> {
 }
 
 fn groups(maker: &str) -> usize {
-    folders_of(maker).len()
+    directories_of(maker).len()
 }
 
 /// Returns how many processes are in them.
 fn members(maker: &str) -> usize {
-    let read = |folder: &PathBuf| std::fs::read_to_string(folder.join("cgroup.procs")).ok();
-    folders_of(maker).iter().filter_map(read).map(|list| list.lines().count()).sum()
+    let read = |directory: &PathBuf| std::fs::read_to_string(directory.join("cgroup.procs")).ok();
+    directories_of(maker).iter().filter_map(read).map(|list| list.lines().count()).sum()
 }
 
 fn runs(word: &str) -> bool {

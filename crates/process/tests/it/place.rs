@@ -8,7 +8,7 @@ use process::sandbox::{Found, Limits, Profile, Sandbox};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 
-/// A workspace next to a folder for the sandbox.
+/// A workspace next to a directory for the sandbox.
 pub(crate) struct Place(
     pub(crate) PathBuf,
     #[expect(dead_code, reason = "removes the folder when it is dropped")] TempDir,
@@ -16,9 +16,9 @@ pub(crate) struct Place(
 
 impl Place {
     pub(crate) fn new() -> Place {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("work")).unwrap();
-        Place(folder.path().canonicalize().unwrap(), folder)
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("work")).unwrap();
+        Place(directory.path().canonicalize().unwrap(), directory)
     }
 
     pub(crate) fn work(&self) -> PathBuf {

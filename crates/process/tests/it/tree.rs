@@ -6,7 +6,7 @@ use process::sandbox::{Level, Profile};
 
 use crate::place::{Place, run_with, shell};
 
-/// Runs a script both ways in a folder of the place, and asserts that it prints the same.
+/// Runs a script both ways in a directory of the place, and asserts that it prints the same.
 async fn assert_says(place: &Place, cwd: &str, profile: &Profile, script: &str, says: &str) {
     for sandbox in [place.sandbox(), place.sandbox().with_bubblewrap("/usr/bin/bwrap".into())] {
         let found = sandbox.found().await;
@@ -20,7 +20,7 @@ async fn assert_says(place: &Place, cwd: &str, profile: &Profile, script: &str, 
 
 // R: T7
 #[tokio::test]
-async fn folder_around_a_hidden_path_cannot_be_moved() {
+async fn directory_around_a_hidden_path_cannot_be_moved() {
     let place = Place::new();
     std::fs::create_dir_all(place.work().join(".config/gh")).unwrap();
     std::fs::write(place.work().join(".config/gh/token"), "secret").unwrap();
@@ -42,7 +42,7 @@ async fn folder_around_a_hidden_path_cannot_be_moved() {
 /// A copy in its place would be a repository with a configuration that the command can change.
 // R: T7
 #[tokio::test]
-async fn folder_around_a_protected_path_cannot_be_moved() {
+async fn directory_around_a_protected_path_cannot_be_moved() {
     let place = Place::new();
     std::fs::create_dir_all(place.work().join("vendor/repo/.git")).unwrap();
     let protected = vec![place.work().join("vendor/repo/.git")];
@@ -55,7 +55,7 @@ async fn folder_around_a_protected_path_cannot_be_moved() {
 
 // R: T7
 #[tokio::test]
-async fn workspace_in_a_hidden_folder_is_visible_and_its_siblings_are_not() {
+async fn workspace_in_a_hidden_directory_is_visible_and_its_siblings_are_not() {
     let place = Place::new();
     std::fs::create_dir_all(place.0.join("vault/deep/ws/.git")).unwrap();
     std::fs::write(place.0.join("vault/secret"), "secret").unwrap();
@@ -134,7 +134,7 @@ async fn target_of_a_link_stays_hidden_after_the_link_is_removed() {
 
 // R: T7
 #[tokio::test]
-async fn folder_that_was_replaced_by_a_link_is_refused() {
+async fn directory_that_was_replaced_by_a_link_is_refused() {
     let place = Place::new();
     let profile = Profile::writing_to(vec![place.work()]);
     let sandbox = place.sandbox();

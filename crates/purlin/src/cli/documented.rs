@@ -45,10 +45,10 @@ fn documented_command_lines_are_understood() {
 fn pages(root: &Path) -> Vec<PathBuf> {
     let mut open = vec![root.to_owned()];
     let mut pages = Vec::new();
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap() {
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() && (folder != root || path.ends_with("docs")) {
+            if path.is_dir() && (directory != root || path.ends_with("docs")) {
                 open.push(path);
             } else if path.extension().is_some_and(|ending| ending == "md") {
                 pages.push(path);

@@ -21,7 +21,7 @@ const MAX_LINE: u64 = 4 * 1024 * 1024;
 const MAX_AGENTS: usize = 500;
 
 /// Collects until it is dropped.
-pub(super) async fn collect(folder: PathBuf, board: SharedBoard) {
+pub(super) async fn collect(directory: PathBuf, board: SharedBoard) {
     let mut watched: HashSet<PathBuf> = HashSet::new();
     let mut readers: JoinSet<PathBuf> = JoinSet::new();
     let mut measured = Instant::now();
@@ -31,7 +31,7 @@ pub(super) async fn collect(folder: PathBuf, board: SharedBoard) {
                 watched.remove(&path);
             }
         }
-        for path in sockets(&folder) {
+        for path in sockets(&directory) {
             if watched.len() < MAX_AGENTS && watched.insert(path.clone()) {
                 readers.spawn(watch(path, board.clone()));
             }
@@ -56,8 +56,8 @@ pub(super) fn lock(board: &SharedBoard) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn sockets(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+fn sockets(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     paths.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect()
 }

@@ -71,9 +71,9 @@ pub(super) fn describe(about: &str, entries: &[&str]) -> String {
             text.push_str(&format!("- {language} (`{file}`)\n"));
         }
     }
-    let (folders, files): (Vec<&str>, Vec<&str>) =
+    let (directories, files): (Vec<&str>, Vec<&str>) =
         entries.iter().partition(|name| name.ends_with('/'));
-    for (names, one, many) in [(folders, "folder", "folders"), (files, "file", "files")] {
+    for (names, one, many) in [(directories, "folder", "folders"), (files, "file", "files")] {
         if !names.is_empty() {
             text.push_str(&format!("- {}: {}\n", count(names.len(), one, many), list(&names)));
         }

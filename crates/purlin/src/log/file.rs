@@ -53,7 +53,7 @@ impl LogFile {
 
     fn open(&mut self) -> io::Result<&mut File> {
         if self.file.is_none() {
-            let folder = self.path.parent().unwrap_or(Path::new("."));
+            let directory = self.path.parent().unwrap_or(Path::new("."));
             let mut builder = std::fs::DirBuilder::new();
             builder.recursive(true);
             let mut options = File::options();
@@ -63,7 +63,7 @@ impl LogFile {
                 std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
                 std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
             }
-            builder.create(folder)?;
+            builder.create(directory)?;
             self.file = Some(options.open(&self.path)?);
         }
         self.file.as_mut().ok_or_else(|| io::Error::other("no file"))
@@ -124,8 +124,8 @@ mod tests {
     // R: O1
     #[test]
     fn full_files_are_renamed_and_the_oldest_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log/purlin.log");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log/purlin.log");
         let mut log = LogFile { max_bytes: 100, ..LogFile::new(path.clone()) };
         // A second process writes to the same file.
         let mut other = LogFile { max_bytes: 100, ..LogFile::new(path.clone()) };

@@ -22,10 +22,10 @@ const EXIT_CODES: &str = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done bu
 pub(crate) struct RunArgs {
     /// The prompt; `-` reads it from stdin. With a prompt, other input on stdin is added to it
     prompt: Option<String>,
-    /// Working folder
+    /// Working directory
     #[arg(long, value_name = "FOLDER", default_value = ".", value_hint = ValueHint::DirPath)]
     cwd: PathBuf,
-    /// Continue the last session of this folder
+    /// Continue the last session of this directory
     #[arg(short = 'c', long = "continue", conflicts_with = "resume")]
     continues: bool,
     /// Continue this session: its id, or the beginning of it
@@ -165,7 +165,7 @@ pub(crate) fn this_program(model: Option<&str>) -> anyhow::Result<Vec<String>> {
     if let Some(model) = model {
         // Reported here, rather than by an agent that exits at once.
         acp::check_model(model, &env::load_config(None).0)?;
-        // The agent runs in another folder than this shell.
+        // The agent runs in another directory than this shell.
         let model = match model.strip_prefix("script:") {
             Some(file) => format!("script:{}", std::path::absolute(file)?.display()),
             None => model.to_owned(),

@@ -24,7 +24,7 @@ pub(crate) struct Input {
     /// The prompt's text.
     pub(super) text: String,
     attachments: Vec<Attachment>,
-    /// The folder that long input was written to; removed at the end.
+    /// The directory that long input was written to; removed at the end.
     spill: Option<tempfile::TempDir>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Input {
 enum Attachment {
     /// Text with its name and address.
     Text { name: String, uri: String, text: String },
-    /// A file or folder that the agent reads itself.
+    /// A file or directory that the agent reads itself.
     Link { name: String, uri: String },
     /// An image.
     Image { mime: &'static str, data: String, name: String },
@@ -94,18 +94,18 @@ impl Input {
             self.attachments.push(Attachment::Text { name, uri, text });
             return Ok(());
         }
-        let folder =
+        let directory =
             tempfile::Builder::new().prefix("purlin-stdin-").tempdir_in(crate::env::temporary())?;
-        let path = folder.path().join("stdin.txt");
+        let path = directory.path().join("stdin.txt");
         std::fs::write(&path, &text).context("cannot store the input from stdin")?;
         let name = format!("stdin, {} bytes", text.len());
         self.attachments.push(Attachment::Link { name, uri: file_uri(&path) });
-        self.spill = Some(folder);
+        self.spill = Some(directory);
         Ok(())
     }
 
-    /// Returns the folder that the agent needs besides its own, if there is one.
-    pub(super) fn folder(&self) -> Option<&Path> {
+    /// Returns the directory that the agent needs besides its own, if there is one.
+    pub(super) fn directory(&self) -> Option<&Path> {
         self.spill.as_ref().map(tempfile::TempDir::path)
     }
 
@@ -223,12 +223,12 @@ mod tests {
 
     #[test]
     fn mentioned_files_are_found_where_they_exist() {
-        let folder = tempfile::tempdir_in(crate::env::temporary()).unwrap();
-        std::fs::write(folder.path().join("a.txt"), "").unwrap();
-        std::fs::create_dir(folder.path().join("src")).unwrap();
+        let directory = tempfile::tempdir_in(crate::env::temporary()).unwrap();
+        std::fs::write(directory.path().join("a.txt"), "").unwrap();
+        std::fs::create_dir(directory.path().join("src")).unwrap();
         let text = "See @a.txt, (@src) and @a.txt. Mail me@host or @nobody.";
-        let names = ["a.txt", "src"].map(|name| folder.path().join(name));
-        assert_eq!(mentioned(text, folder.path()), names);
+        let names = ["a.txt", "src"].map(|name| directory.path().join(name));
+        assert_eq!(mentioned(text, directory.path()), names);
     }
 
     #[test]

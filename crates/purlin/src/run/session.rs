@@ -1,4 +1,4 @@
-//! Opens the session of a run: a new one, the last one of the folder, or one by its id.
+//! Opens the session of a run: a new one, the last one of the directory, or one by its id.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const MAX_PAGES: usize = 200;
 pub(crate) enum Start {
     /// A new one.
     New,
-    /// The last one of the folder.
+    /// The last one of the directory.
     Last,
     /// One by its id, or the beginning of it.
     Stored(String),
@@ -52,7 +52,7 @@ pub(super) async fn open(
     let settings = match &options.start {
         Start::New => {
             let request = schema::NewSessionRequest::new(&options.cwd);
-            let more = more_folders(&agent, options);
+            let more = more_directories(&agent, options);
             let opened = caller.new_session(request.additional_directories(more)).await?;
             let schema::NewSessionResponse { session_id, modes, config_options, .. } = opened;
             Settings { id: session_id, modes, options: config_options }
@@ -74,9 +74,9 @@ pub(super) async fn open(
     Ok(Opened { id: settings.id, offers: agent.prompt_capabilities })
 }
 
-fn more_folders(agent: &schema::AgentCapabilities, options: &RunOptions) -> Vec<PathBuf> {
+fn more_directories(agent: &schema::AgentCapabilities, options: &RunOptions) -> Vec<PathBuf> {
     let takes_more = agent.session_capabilities.additional_directories.is_some();
-    options.input.folder().filter(|_| takes_more).map(Path::to_owned).into_iter().collect()
+    options.input.directory().filter(|_| takes_more).map(Path::to_owned).into_iter().collect()
 }
 
 async fn list(
@@ -132,7 +132,7 @@ async fn reopen(
     id: schema::SessionId,
     cwd: PathBuf,
 ) -> anyhow::Result<Settings> {
-    let more = more_folders(agent, options);
+    let more = more_directories(agent, options);
     let caller = connection.caller();
     if agent.session_capabilities.resume.is_some() {
         let request = schema::ResumeSessionRequest::new(id.clone(), cwd);

@@ -1,4 +1,4 @@
-//! `purlin sessions list`: the sessions of this folder first, with short ids and times that people read.
+//! `purlin sessions list`: the sessions of this directory first, with short ids and times that people read.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -44,8 +44,8 @@ pub(super) async fn list(
         return print("No stored sessions.\n");
     }
     let now = SystemTime::now();
-    let line = |info: &SessionInfo, with_folder: bool| {
-        text_line(info, short_id(&ids, info.id.as_str()), now, with_folder)
+    let line = |info: &SessionInfo, with_directory: bool| {
+        text_line(info, short_id(&ids, info.id.as_str()), now, with_directory)
     };
     let is_here = |info: &&SessionInfo| here.as_deref() == Some(&*info.cwd);
     let mine: String = found.iter().filter(is_here).map(|info| line(info, false)).collect();
@@ -66,22 +66,22 @@ fn json_line(info: &SessionInfo) -> String {
     format!("{line}\n")
 }
 
-fn text_line(info: &SessionInfo, id: &str, now: SystemTime, with_folder: bool) -> String {
+fn text_line(info: &SessionInfo, id: &str, now: SystemTime, with_directory: bool) -> String {
     let local = DateTime::<Local>::from(info.updated).format("%Y-%m-%d %H:%M");
     let ago = relative(now.duration_since(info.updated).unwrap_or_default());
     // An imported title may contain anything, so control characters are escaped.
     let title = visible(info.title.as_deref().unwrap_or("(no title)"));
     let state = store::index::state_in(info.state);
-    let folder = match with_folder {
-        true => format!("  ({})", visible(&shown_folder(&info.cwd))),
+    let directory = match with_directory {
+        true => format!("  ({})", visible(&shown_directory(&info.cwd))),
         false => String::new(),
     };
-    let line = format!("{id:<SHORTEST$}  {local}  {ago:>12}  {state:<9}  {title}{folder}");
+    let line = format!("{id:<SHORTEST$}  {local}  {ago:>12}  {state:<9}  {title}{directory}");
     format!("{}\n", line.replace('\n', "\\n"))
 }
 
-fn shown_folder(folder: &Path) -> String {
-    folder.display().to_string()
+fn shown_directory(directory: &Path) -> String {
+    directory.display().to_string()
 }
 
 /// Returns the shortest beginning of an id that no other id has.

@@ -80,8 +80,8 @@ impl Change {
             read(&self.file)? == self.before,
             "{name} was changed in the meantime; run this again"
         );
-        let folder = self.file.parent().context("the file has no folder")?;
-        std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        let directory = self.file.parent().context("the file has no folder")?;
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
         let mut draft = self.file.clone().into_os_string();
         draft.push(format!(".purlin-{}", std::process::id()));
         let draft = PathBuf::from(draft);
@@ -186,16 +186,16 @@ mod tests {
     }
 
     fn file_with(text: &str) -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("settings.json");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("settings.json");
         std::fs::write(&file, text).unwrap();
-        (folder, file)
+        (directory, file)
     }
 
     #[test]
     fn comments_and_formatting_stay_and_a_second_run_changes_nothing() {
         let before = "// mine\n{\n    \"theme\": \"One\", // dark\n    /* others */\n    \"agent_servers\": {\n        \"Other\": { \"command\": \"x\" },\n    },\n}\n";
-        let (_folder, file) = file_with(before);
+        let (_directory, file) = file_with(before);
         plan(&file).unwrap().write().unwrap();
         let after = std::fs::read_to_string(&file).unwrap();
         for line in before.lines() {
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn entry_is_updated_and_keeps_what_the_user_added() {
         let before = "{ \"agent_servers\": { \"Purlin\": { \"command\": \"/old\", \"args\": [\"acp\"], \"env\": { \"A\": \"1\" } } } }\n";
-        let (_folder, file) = file_with(before);
+        let (_directory, file) = file_with(before);
         let change = plan(&file).unwrap();
         assert!(change.shown().contains("-{ \"agent_servers\""), "{}", change.shown());
         change.write().unwrap();
@@ -229,7 +229,7 @@ mod tests {
             "{ \"agent_servers\": [] }",
             "{ \"agent_servers\": { \"Purlin\": 1 } }",
         ] {
-            let (_folder, file) = file_with(broken);
+            let (_directory, file) = file_with(broken);
             let err = format!("{:#}", plan(&file).unwrap_err());
             assert!(err.contains("settings.json"), "{err}");
             assert_eq!(std::fs::read_to_string(&file).unwrap(), broken);
@@ -238,8 +238,8 @@ mod tests {
 
     #[test]
     fn missing_and_empty_files_get_the_entry() {
-        let (folder, file) = file_with("\n");
-        let new = folder.path().join("new/acp.json");
+        let (directory, file) = file_with("\n");
+        let new = directory.path().join("new/acp.json");
         for file in [file, new] {
             plan(&file).unwrap().write().unwrap();
             let written: Value =
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn file_that_changed_since_it_was_shown_is_not_written() {
-        let (_folder, file) = file_with("{}\n");
+        let (_directory, file) = file_with("{}\n");
         let change = plan(&file).unwrap();
         std::fs::write(&file, "{ \"new\": 1 }").unwrap();
         assert!(change.write().unwrap_err().to_string().contains("changed in the meantime"));
@@ -261,9 +261,9 @@ mod tests {
     #[test]
     fn link_and_mode_stay() {
         use std::os::unix::fs::PermissionsExt;
-        let (folder, file) = file_with("{}\n");
+        let (directory, file) = file_with("{}\n");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let link = folder.path().join("link.json");
+        let link = directory.path().join("link.json");
         std::os::unix::fs::symlink(&file, &link).unwrap();
         plan(&link).unwrap().write().unwrap();
         assert!(link.symlink_metadata().unwrap().is_symlink());

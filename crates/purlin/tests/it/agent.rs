@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// How long a test waits for anything. Far longer than anything should take: the machine may be busy.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
@@ -58,7 +58,7 @@ pub(crate) struct Agent {
     seen: VecDeque<Value>,
     last_id: u64,
     offers_files: bool,
-    folder: Folder,
+    directory: Directory,
 }
 
 /// Controls the thread that reads the output.
@@ -124,9 +124,9 @@ impl Start {
     /// Starts the program and sends nothing.
     #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
     pub(crate) fn start(self) -> Agent {
-        let folder = Folder::below(Path::new(env!("CARGO_TARGET_TMPDIR")));
-        let script = folder.join("script.acp");
-        let config = folder.join("user.json");
+        let directory = Directory::below(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        let script = directory.join("script.acp");
+        let config = directory.join("user.json");
         std::fs::write(&config, self.config.to_string()).unwrap();
         let program = env!("CARGO_BIN_EXE_purlin");
         let mut command = match self.before {
@@ -140,8 +140,8 @@ impl Start {
         command.arg("acp");
         command.arg("--config").arg(&config);
         if let Some(text) = &self.script {
-            let text = text.replace("\"/w/", &format!("\"{}/", folder.display()));
-            let text = text.replace("\"/w\"", &format!("\"{}\"", folder.display()));
+            let text = text.replace("\"/w/", &format!("\"{}/", directory.display()));
+            let text = text.replace("\"/w\"", &format!("\"{}\"", directory.display()));
             std::fs::write(&script, text).unwrap();
             command.arg("--model").arg(format!("script:{}", script.display()));
         } else {
@@ -150,12 +150,12 @@ impl Start {
                 command.env_remove(name);
             }
             command
-                .env("HOME", folder.path())
+                .env("HOME", directory.path())
                 .env_remove("XDG_CONFIG_HOME")
                 .env_remove("XDG_DATA_HOME");
         }
         match &self.data {
-            Some(data) => command.env("XDG_DATA_HOME", folder.join(data)),
+            Some(data) => command.env("XDG_DATA_HOME", directory.join(data)),
             None => command.arg("--forget"),
         };
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
@@ -173,7 +173,7 @@ impl Start {
             seen: VecDeque::new(),
             last_id: 0,
             offers_files: self.offers_files,
-            folder,
+            directory,
         };
         if self.is_read {
             agent.read();
@@ -197,7 +197,7 @@ impl Start {
 }
 
 impl Agent {
-    /// Prepares a program whose model plays `script`; `/w` at the start of a string in it is [`Agent::folder`].
+    /// Prepares a program whose model plays `script`; `/w` at the start of a string in it is [`Agent::directory`].
     pub(crate) fn playing(script: &str) -> Start {
         Start {
             script: Some(script.to_owned()),
@@ -223,8 +223,8 @@ impl Agent {
     }
 
     /// Returns the agent's own directory, which is also the working directory of its sessions.
-    pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn read(&mut self) {
@@ -386,7 +386,7 @@ impl Agent {
 
     /// Opens a session, waits for its list of commands and returns its id.
     pub(crate) fn open(&mut self) -> String {
-        let params = json!({ "cwd": self.folder.path(), "mcpServers": [] });
+        let params = json!({ "cwd": self.directory.path(), "mcpServers": [] });
         let session = self.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
         self.find(|message| {
             message["params"]["sessionId"] == *session

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// Returns the lines of the log.
 fn lines(state: &Path) -> Vec<Value> {
@@ -18,7 +18,7 @@ fn lines(state: &Path) -> Vec<Value> {
 #[cfg(unix)]
 fn log_file_has_causes_refusals_and_invalid_lines_but_no_secrets() {
     use std::os::unix::fs::PermissionsExt;
-    let state = Folder::new();
+    let state = Directory::new();
     let start = Agent::playing("model fail broken")
         .env("XDG_STATE_HOME", &state.join("").to_string_lossy())
         .env("PURLIN_LOG_FILE", "debug");

@@ -123,7 +123,7 @@ fn hooks_run_for_tool_calls_of_children() {
     let (mut agent, session) = Agent::configured(config).env("FAKE_KEY", "k").session();
     let id = agent.prompt(&session, "Write.");
     assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
-    assert!(!agent.folder().join("new.txt").exists());
+    assert!(!agent.directory().join("new.txt").exists());
     let observed = fake.body(2)["messages"].to_string();
     assert!(
         observed.contains("that file is not yours") && observed.contains("Seen by the hook."),
@@ -142,7 +142,7 @@ fn cancel_ends_the_children_and_their_commands() {
     ));
     let (mut agent, session) = begin(&fake, json!({ "bash": "allow" }));
     let id = agent.prompt(&session, "Wait.");
-    let started = agent.folder().join("started");
+    let started = agent.directory().join("started");
     wait_until("the command starts", DEADLINE, || started.exists());
     agent.note("session/cancel", json!({ "sessionId": session }));
     assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled");

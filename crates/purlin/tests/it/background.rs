@@ -1,4 +1,4 @@
-//! Commands in the background that try to outlive the session or the agent, and the folder that the commands of a session share.
+//! Commands in the background that try to outlive the session or the agent, and the directory that the commands of a session share.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +14,10 @@ fn sleeping(word: &str) -> usize {
     lines.filter(|line| *line == format!("sleep\0{word}\0").into_bytes()).count()
 }
 
-/// Returns the shared folders of sessions that exist.
-fn shared_folders(data: &Path) -> Vec<PathBuf> {
-    let folder = data.join("purlin/scratch/shared");
-    std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+/// Returns the shared directories of sessions that exist.
+fn shared_directories(data: &Path) -> Vec<PathBuf> {
+    let directory = data.join("purlin/scratch/shared");
+    std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 /// Starts three processes in the background, one of them a daemon, and ends the session somehow.
@@ -33,7 +33,7 @@ fn check(number: u32, data: &Path, end: impl FnOnce(&mut Agent, &str)) {
     let id = agent.prompt(&session, "Start it.");
     assert_eq!(agent.reply(id)["result"]["stopReason"], "end_turn");
     wait_until("the processes run", DEADLINE, || sleeping(&word) == 3);
-    assert_eq!(shared_folders(data).len(), 1);
+    assert_eq!(shared_directories(data).len(), 1);
     end(&mut agent, &session);
     wait_until("all are gone", DEADLINE, || sleeping(&word) == 0);
 }
@@ -44,7 +44,7 @@ fn nothing_in_the_background_outlives_its_session() {
     let data = tempfile::tempdir().unwrap();
     check(74401, data.path(), |agent, session| {
         agent.result("session/close", json!({ "sessionId": session }));
-        wait_until("the folder is gone", DEADLINE, || shared_folders(data.path()).is_empty());
+        wait_until("the folder is gone", DEADLINE, || shared_directories(data.path()).is_empty());
     });
 }
 
@@ -56,22 +56,22 @@ fn nothing_in_the_background_outlives_the_end_of_input() {
         agent.close_input();
         assert_eq!(agent.wait(DEADLINE).code(), Some(0));
     });
-    assert_eq!(shared_folders(data.path()), Vec::<PathBuf>::new());
+    assert_eq!(shared_directories(data.path()), Vec::<PathBuf>::new());
 }
 
 // R: T3, W23
 #[test]
-fn nothing_in_the_background_outlives_a_killed_agent_and_the_next_one_removes_its_folder() {
+fn nothing_in_the_background_outlives_a_killed_agent_and_the_next_one_removes_its_directory() {
     let data = tempfile::tempdir().unwrap();
     check(74403, data.path(), |agent, _| {
         let pid = Pid::from_raw(agent.pid().cast_signed()).unwrap();
         kill_process(pid, Signal::KILL).unwrap();
         agent.wait(DEADLINE);
     });
-    let left = shared_folders(data.path());
+    let left = shared_directories(data.path());
     assert_eq!(left.len(), 1);
     check(74404, data.path(), |agent, _| {
-        assert_ne!(shared_folders(data.path()), left);
+        assert_ne!(shared_directories(data.path()), left);
         agent.close_input();
         agent.wait(DEADLINE);
     });

@@ -10,7 +10,7 @@ use crate::agent::{DEADLINE, wait_until};
 
 /// A tmux server of its own, with one window.
 struct Terminal {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 const SCRIPT: &str = r#"
@@ -26,12 +26,12 @@ model text "Still here.\n"
 
 impl Terminal {
     fn start(script: &str) -> Terminal {
-        let terminal = Terminal { folder: tempfile::tempdir().unwrap() };
+        let terminal = Terminal { directory: tempfile::tempdir().unwrap() };
         std::fs::create_dir(terminal.path("project")).unwrap();
         std::fs::write(terminal.path("play.acp"), script).unwrap();
         let line = format!(
             "cd project && exec env -i PATH=\"$PATH\" TERM=tmux-256color HOME='{home}' '{program}' chat --model 'script:{script}'",
-            home = terminal.folder.path().display(),
+            home = terminal.directory.path().display(),
             program = env!("CARGO_BIN_EXE_purlin"),
             script = terminal.path("play.acp").display(),
         );
@@ -41,14 +41,14 @@ impl Terminal {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the terminal is not part of the program")]
     fn tmux_output(&self, args: &[&str]) -> Output {
         let mut command = std::process::Command::new("tmux");
         command.arg("-S").arg(self.path("tmux")).args(args);
-        command.env_remove("TMUX").current_dir(self.folder.path()).output().unwrap()
+        command.env_remove("TMUX").current_dir(self.directory.path()).output().unwrap()
     }
 
     fn tmux(&self, args: &[&str]) -> String {

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 const PURLIN: &str = env!("CARGO_BIN_EXE_purlin");
 
@@ -34,7 +34,7 @@ fn rows(report: &Path, status: &str) -> Vec<String> {
 // R: Q1, Q2
 #[test]
 fn purlin_passes_every_row() {
-    let home = Folder::new();
+    let home = Directory::new();
     // `--parallel 2` leaves room for other tests: a few rows have limits of time.
     let arguments =
         ["check", "--strict", "--parallel", "2", "--json", "r.json", "--", PURLIN, "acp"];
@@ -51,7 +51,7 @@ fn purlin_passes_every_row() {
 // R: Q1
 #[test]
 fn sdk_agent_fails_only_what_it_does_not_do() {
-    let home = Folder::new();
+    let home = Directory::new();
     let agent = sdk_agent();
     let agent = agent.to_str().unwrap();
     let output = purlin(&home, &["check", "--json", "r.json", "--", agent]);
@@ -72,7 +72,7 @@ const SDK_AGENT_FAILS: [&str; 2] = ["session.distinct", "session.unknown"];
 
 #[test]
 fn exit_codes_and_reports_are_as_documented() {
-    let home = Folder::new();
+    let home = Directory::new();
     let nothing = purlin(&home, &["check"]);
     assert_eq!(nothing.status.code(), Some(2));
     let missing = purlin(&home, &["check", "--", "/no/such/agent"]);
@@ -99,7 +99,7 @@ fn exit_codes_and_reports_are_as_documented() {
 // R: Q3
 #[test]
 fn load_is_measured() {
-    let home = Folder::new();
+    let home = Directory::new();
     let shape = [
         "load",
         "--sessions",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE, wait_until};
 use crate::commands::runs;
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn command(home: &Path, arguments: &[&str]) -> Command {
@@ -29,7 +29,7 @@ fn said(bytes: &[u8]) -> &str {
 
 #[test]
 fn closed_output_is_not_an_error() {
-    let home = Folder::new();
+    let home = Directory::new();
     let all: [&[&str]; 8] = [
         &["models"],
         &["man"],
@@ -53,7 +53,7 @@ fn closed_output_is_not_an_error() {
 
 #[test]
 fn empty_lists_are_reported_as_empty() {
-    let home = Folder::new();
+    let home = Directory::new();
     let all: [(&[&str], &str); 6] = [
         (&["auth", "list"], "No keys."),
         (&["mcp", "list"], "No MCP servers configured."),
@@ -71,7 +71,7 @@ fn empty_lists_are_reported_as_empty() {
 
 #[test]
 fn missing_things_are_refused() {
-    let home = Folder::new();
+    let home = Directory::new();
     let all: [(&[&str], &str); 14] = [
         (&["auth", "login", "nope"], "unknown provider `nope`. Known: anthropic"),
         (&["trust", "/nope"], "folder not found: /nope"),
@@ -101,7 +101,7 @@ fn missing_things_are_refused() {
 
 #[test]
 fn models_of_a_configuration_file_are_listed() {
-    let home = Folder::new();
+    let home = Directory::new();
     let file = home.join("mine.json");
     let models = json!({ "m": {} });
     let options = json!({ "apiKey": "sk-canary", "baseURL": "http://127.0.0.1:9/v1" });
@@ -124,7 +124,7 @@ fn models_of_a_configuration_file_are_listed() {
 /// Import refuses invalid session files.
 #[test]
 fn import_is_checked_before_anything_is_stored() {
-    let home = Folder::new();
+    let home = Directory::new();
     let file = home.join("session.json");
     let exported = |form: u32, id: &str, cwd: &str| {
         json!({
@@ -153,7 +153,7 @@ fn import_is_checked_before_anything_is_stored() {
 /// The agent runs in another directory; the path of the script is relative to the current one.
 #[test]
 fn run_finds_its_script_and_reports_mistakes() {
-    let home = Folder::new();
+    let home = Directory::new();
     std::fs::create_dir(home.join("work")).unwrap();
     std::fs::write(home.join("script.acp"), "model text \"Found.\"\n").unwrap();
     let run = |more: &[&str]| {
@@ -204,7 +204,7 @@ fn run_finds_its_script_and_reports_mistakes() {
 #[cfg(unix)]
 #[test]
 fn agent_ends_when_its_run_is_terminated() {
-    let home = Folder::new();
+    let home = Directory::new();
     let mark = home.join("mark");
     let agent = format!("touch '{}'; exec sleep 73105", mark.display());
     let mut child = command(&home, &["run", "hi", "--agent", "sh", "-c", &agent]).spawn().unwrap();
@@ -217,7 +217,7 @@ fn agent_ends_when_its_run_is_terminated() {
 
 #[test]
 fn manual_has_a_page_for_every_command() {
-    let home = Folder::new();
+    let home = Directory::new();
     let page = |words: &[&str]| {
         let output = purlin(&home, &[&["man"], words].concat());
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -246,7 +246,7 @@ fn manual_has_a_page_for_every_command() {
 /// The doctor names a missing server with the reason.
 #[test]
 fn doctor_names_a_failing_mcp_server() {
-    let home = Folder::new();
+    let home = Directory::new();
     let none = purlin(&home, &["doctor"]);
     assert!(said(&none.stdout).contains("✓ mcp: no servers configured\n"), "{none:?}");
     purlin(&home, &["mcp", "add", "gone", "--", "/no/such program", "--token", "canary"]);
@@ -258,12 +258,12 @@ fn doctor_names_a_failing_mcp_server() {
 }
 
 /// A model that sends a plan, changes a file and runs a command.
-fn script(folder: &Path) -> String {
-    let folder = folder.display();
+fn script(directory: &Path) -> String {
+    let directory = directory.display();
     format!(
         "model tool plan {{\"entries\":[\"Look\",\"Leap\"]}}\n\
-         model tool read {{\"path\":\"{folder}/a.txt\"}}\nmodel end\n\
-         model tool edit {{\"path\":\"{folder}/a.txt\",\"oldString\":\"old\",\"newString\":\"new\"}}\n\
+         model tool read {{\"path\":\"{directory}/a.txt\"}}\nmodel end\n\
+         model tool edit {{\"path\":\"{directory}/a.txt\",\"oldString\":\"old\",\"newString\":\"new\"}}\n\
          model tool bash {{\"command\":\"echo out of it\"}}\n\
          model text \"Done.\"\n"
     )
@@ -272,7 +272,7 @@ fn script(folder: &Path) -> String {
 #[cfg(target_os = "linux")]
 #[test]
 fn run_shows_the_output_of_commands() {
-    let home = Folder::new();
+    let home = Directory::new();
     let file = home.join("script.acp");
     std::fs::write(&file, "model tool bash {\"command\":\"seq 1 50\"}\nmodel text \"Done.\"\n")
         .unwrap();
@@ -296,7 +296,7 @@ fn loaded(data: &Path, session: &str) -> Vec<Value> {
 #[cfg(target_os = "linux")]
 #[test]
 fn exported_session_can_be_imported_unchanged() {
-    let home = Folder::new();
+    let home = Directory::new();
     std::fs::write(home.join("a.txt"), "kept\nold\n").unwrap();
     std::fs::write(home.join("script.acp"), script(&home)).unwrap();
     let model = format!("script:{}", home.join("script.acp").display());
@@ -312,10 +312,10 @@ fn exported_session_can_be_imported_unchanged() {
     }
     let file = home.join("session.json").display().to_string();
     purlin(&home, &["sessions", "export", &session, "--format", "json", "-o", &file]);
-    let other = Folder::new();
+    let other = Directory::new();
     let taken = purlin(&other, &["sessions", "import", &file]);
     assert_eq!(said(&taken.stdout).trim(), session, "{taken:?}");
-    let data = |home: &Folder| home.join(".local/share");
+    let data = |home: &Directory| home.join(".local/share");
     let (before, after) = (loaded(&data(&home), &session), loaded(&data(&other), &session));
     assert!(before.len() > 5, "{before:#?}");
     assert_eq!(before, after);

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE, Start, wait_until};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// Prepares a program whose model runs these commands in order.
 fn playing(inputs: &[Value]) -> Start {
@@ -118,7 +118,7 @@ fn command_may_clean_up_when_it_is_terminated() {
     });
     let (mut agent, session) = playing(&[input]).session();
     finish(&mut agent, &session);
-    assert_eq!(std::fs::read_to_string(agent.folder().join("mark")).unwrap(), "cleaned\n");
+    assert_eq!(std::fs::read_to_string(agent.directory().join("mark")).unwrap(), "cleaned\n");
     assert!(!runs("73102"));
 }
 
@@ -139,7 +139,7 @@ fn cancel_ends_a_command_with_everything_it_started() {
     let asked = agent.find(|message| message["method"] == "session/request_permission");
     let once = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
     agent.answer(&asked["id"], once);
-    let begun = agent.folder().join("begun");
+    let begun = agent.directory().join("begun");
     wait_until("the command starts", DEADLINE, || begun.exists());
     agent.note("session/cancel", json!({ "sessionId": session }));
     assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled");
@@ -151,7 +151,7 @@ fn cancel_ends_a_command_with_everything_it_started() {
 #[test]
 fn gibibyte_of_output_needs_little_memory() {
     let input = json!({ "command": "head -c 1073741824 /dev/zero | tr '\\0' x; echo; echo last" });
-    let state = Folder::new();
+    let state = Directory::new();
     let small = json!({ "command": "echo first" });
     let (mut agent, session) =
         playing(&[small]).env("XDG_STATE_HOME", &state.display().to_string()).session();
@@ -183,15 +183,15 @@ fn working_directory_cannot_be_removed_and_a_missing_one_is_reported() {
         [json!({ "command": "touch a; rm -rf \"$PWD\"; ls -A" }), json!({ "command": "pwd" })];
     let (mut agent, session) = playing(&inputs).session();
     let calls = finish(&mut agent, &session);
-    assert!(agent.folder().is_dir());
+    assert!(agent.directory().is_dir());
     assert!(calls[1].1.ends_with("(exit code 0)"), "{calls:?}");
 
     let (mut agent, session) = playing(&[json!({ "command": "pwd" })]).session();
-    std::fs::remove_dir_all(agent.folder()).unwrap();
+    std::fs::remove_dir_all(agent.directory()).unwrap();
     let (status, text) = finish(&mut agent, &session).pop().unwrap();
     assert_eq!(status, "failed");
     assert!(text.contains("not run: working folder"), "{text}");
-    std::fs::create_dir_all(agent.folder()).unwrap();
+    std::fs::create_dir_all(agent.directory()).unwrap();
 }
 
 /// A command without memory reports that itself if an allocation fails; if it is killed, the result says so.
@@ -222,7 +222,7 @@ fn exit_code_is_distinguished_from_a_signal() {
 #[test]
 fn program_of_the_project_does_not_replace_one_of_the_system() {
     use std::os::unix::fs::PermissionsExt;
-    let project = Folder::new();
+    let project = Directory::new();
     std::fs::create_dir_all(project.join("bin")).unwrap();
     for name in ["ls", "git", "bash", "bin/cat", "bin/bwrap"] {
         let program = format!("#!/bin/sh\ntouch {}\n", project.join("mark").display());
@@ -272,7 +272,7 @@ fn too_long_command_is_refused() {
 // R: T7
 #[test]
 fn commands_see_no_secrets_and_change_no_repository() {
-    let home = Folder::new();
+    let home = Directory::new();
     std::fs::create_dir_all(home.join(".ssh")).unwrap();
     std::fs::write(home.join(".ssh/id"), "key").unwrap();
     let command = "env | grep -c SECRET; cat ~/.ssh/id; echo x > ~/new; mkdir .git/hooks; echo x > ok && cat ok";
@@ -284,7 +284,7 @@ fn commands_see_no_secrets_and_change_no_repository() {
     assert!(text.starts_with("0\n"), "{text}");
     assert!(!text.contains("key\n"), "{text}");
     assert!(text.ends_with("x\n(exit code 0)"), "{text}");
-    assert!(!agent.folder().join(".git").exists());
+    assert!(!agent.directory().join(".git").exists());
 }
 
 // R: T3
@@ -302,7 +302,7 @@ fn output_is_shown_live_and_only_once() {
     assert_eq!(call["content"][0], json!({ "type": "terminal", "terminalId": call["toolCallId"] }));
     let info = &call["_meta"]["terminal_info"];
     assert_eq!(info["terminal_id"], call["toolCallId"]);
-    assert_eq!(info["cwd"], json!(agent.folder()));
+    assert_eq!(info["cwd"], json!(agent.directory()));
     agent.reply(id);
     let (mut chunks, mut ends) = (Vec::new(), Vec::new());
     for message in agent.take_seen() {

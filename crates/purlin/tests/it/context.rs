@@ -5,11 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, text_of};
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::models::{CHAT, Fake, ask, updates};
 
 fn write(agent: &Agent, path: &str, text: &str) {
-    let path = agent.folder().join(path);
+    let path = agent.directory().join(path);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
 }
@@ -49,7 +49,7 @@ fn instructions_and_skills_reach_the_model_when_needed() {
     assert!(all.contains("Push the button."), "{all}");
     let (_, seen) = ask(&mut agent, &session, "/context");
     let shown = text_of(&session, &seen);
-    let origin = format!("| instructions | {}/house/rules.md |", agent.folder().display());
+    let origin = format!("| instructions | {}/house/rules.md |", agent.directory().display());
     assert!(shown.contains(&origin), "{shown}");
 }
 
@@ -95,7 +95,7 @@ fn jpeg_size(data: &str) -> (u16, u16) {
 #[test]
 fn large_image_is_scaled_down_for_the_model_and_stored_unchanged() {
     let fake = Fake::new("text \"Seen.\"\n---\nloop");
-    let data = Folder::new();
+    let data = Directory::new();
     let start = fake.agent(CHAT).storing_in(&data);
     let (mut agent, session) = start.session();
     let (large, broken) = (png(4000), "iVBORw0KGgo=");
@@ -125,7 +125,7 @@ fn large_image_is_scaled_down_for_the_model_and_stored_unchanged() {
     assert_eq!(fake.body(1)["messages"][1]["content"], message);
     assert!(updates(&seen, "agent_thought_chunk").is_empty());
     agent.take_seen();
-    let cwd = agent.folder().to_owned();
+    let cwd = agent.directory().to_owned();
     agent.result("session/load", json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }));
     let seen = agent.take_seen();
     let shown = updates(&seen, "user_message_chunk");
@@ -145,7 +145,7 @@ fn conversation_of_500_turns_fits_a_small_window() {
     let mut config = fake.config(CHAT);
     config["provider"]["fake"]["models"]["fake"]["limit"] =
         json!({ "context": WINDOW, "output": 4_000 });
-    let data = Folder::new();
+    let data = Directory::new();
     let (mut agent, session) = Agent::configured(config.clone()).storing_in(&data).session();
     write(&agent, "notes.txt", &"A line of notes.\n".repeat(400));
     let words = "Some words that fill the window, as people's words do. ".repeat(30);
@@ -160,13 +160,13 @@ fn conversation_of_500_turns_fits_a_small_window() {
     // The server always reports 15 tokens, so only our own estimate can leave space for the answer.
     assert!(longest / 4 + 4_000 <= WINDOW, "{longest} bytes");
     assert!(asked.last().unwrap().body.contains("Message 499."));
-    let folder = agent.folder().to_owned();
+    let directory = agent.directory().to_owned();
     agent.close_input();
     agent.wait(crate::agent::DEADLINE);
 
     // After a restart the model still sees the summary instead of the whole conversation.
     let mut agent = Agent::configured(config).storing_in(&data).ready();
-    let params = json!({ "sessionId": session, "cwd": folder, "mcpServers": [] });
+    let params = json!({ "sessionId": session, "cwd": directory, "mcpServers": [] });
     agent.result("session/resume", params);
     ask(&mut agent, &session, "Once more.");
     let last = fake.requests().last().unwrap().body.clone();
@@ -176,21 +176,21 @@ fn conversation_of_500_turns_fits_a_small_window() {
 #[test]
 fn cost_and_context_are_shown_also_after_a_restart() {
     let fake = Fake::new("text \"Hi.\"\nusage 100 10 0 0\n---\nloop");
-    let data = Folder::new();
+    let data = Directory::new();
     let config = fake.config(CHAT);
     let (mut agent, session) = Agent::configured(config.clone()).storing_in(&data).session();
     write(&agent, "AGENTS.md", "Be kind.");
     ask(&mut agent, &session, "Hello.");
     let (_, seen) = ask(&mut agent, &session, "/context");
     let text = text_of(&session, &seen);
-    let origin = format!("| instructions | {}/AGENTS.md |", agent.folder().display());
+    let origin = format!("| instructions | {}/AGENTS.md |", agent.directory().display());
     for part in [origin.as_str(), "are in use (", "| tools | read, ", "1 of the user, 1 answers"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     agent.close_input();
     agent.wait(crate::agent::DEADLINE);
     let mut agent = Agent::configured(config).storing_in(&data).ready();
-    let cwd = agent.folder().to_owned();
+    let cwd = agent.directory().to_owned();
     agent.result("session/resume", json!({ "sessionId": session, "cwd": cwd, "mcpServers": [] }));
     let (_, seen) = ask(&mut agent, &session, "/cost");
     let text = text_of(&session, &seen);

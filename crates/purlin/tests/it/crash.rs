@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::agent::wait_until;
 use crate::commands;
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// The number of kills in a normal test run.
 const RUNS: usize = 200;
@@ -61,17 +61,17 @@ struct Tally {
 }
 
 fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let mark = format!("300.{}", std::process::id());
-    std::fs::write(folder.join("script.acp"), script(&mark)).unwrap();
+    std::fs::write(directory.join("script.acp"), script(&mark)).unwrap();
     let allowed = json!({ "bash": "allow", "edit": "allow" });
     let config = json!({ "limits": { "updates_per_minute": 0 }, "permission": allowed });
-    std::fs::write(folder.join("user.json"), config.to_string()).unwrap();
+    std::fs::write(directory.join("user.json"), config.to_string()).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut tally = Tally::default();
     let mut last: Option<(String, Vec<Value>)> = None;
     for run in 0..=runs {
-        let mut agent = Agent::start(&folder, journal);
+        let mut agent = Agent::start(&directory, journal);
         agent.call("initialize", &json!({ "protocolVersion": 1 }));
         if let Some((session, shown)) = last.take() {
             let (reply, replayed) = agent.call("session/load", &json!({ "sessionId": session }));
@@ -86,14 +86,14 @@ fn kill_again_and_again(runs: usize, journal: Journal) -> Tally {
             agent.kill();
             break;
         }
-        let params = json!({ "cwd": folder.path(), "mcpServers": [] });
+        let params = json!({ "cwd": directory.path(), "mcpServers": [] });
         let (reply, _) = agent.call("session/new", &params);
         let session = reply["result"]["sessionId"].as_str().unwrap().to_owned();
         let prompt = [json!({ "type": "text", "text": "go" })];
         agent.send("session/prompt", &json!({ "sessionId": session, "prompt": prompt }));
         let (shown, has_ended) = agent.kill_after(random.below(90), random.below(20_000));
         tally.kills += 1;
-        let written = std::fs::read_to_string(folder.join("a.txt")).unwrap_or_default();
+        let written = std::fs::read_to_string(directory.join("a.txt")).unwrap_or_default();
         if !["", OLD, NEW].contains(&written.as_str()) {
             tally.problems.push(format!("run {run}: the file is torn: {written:?}"));
         }
@@ -205,11 +205,11 @@ struct Agent {
 
 impl Agent {
     #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-    fn start(folder: &Path, journal: Journal) -> Agent {
+    fn start(directory: &Path, journal: Journal) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_purlin"));
-        command.arg("acp").arg("--config").arg(folder.join("user.json"));
-        command.arg("--model").arg(format!("script:{}", folder.join("script.acp").display()));
-        command.env("XDG_DATA_HOME", folder.join("data"));
+        command.arg("acp").arg("--config").arg(directory.join("user.json"));
+        command.arg("--model").arg(format!("script:{}", directory.join("script.acp").display()));
+        command.env("XDG_DATA_HOME", directory.join("data"));
         if journal == Journal::Late {
             command.env("PURLIN_TEST_LATE_JOURNAL", "1");
         }

@@ -66,8 +66,8 @@ fn run(config: &Value, prepare: impl FnOnce(&Path), contents: &[&str]) -> (Agent
         all[key] = value.clone();
     }
     let mut agent = Agent::configured(all).ready();
-    std::fs::write(agent.folder().join("server.js"), SERVER).unwrap();
-    prepare(agent.folder());
+    std::fs::write(agent.directory().join("server.js"), SERVER).unwrap();
+    prepare(agent.directory());
     let session = agent.open();
     let (reply, _) = ask(&mut agent, &session, "Write.");
     assert_eq!(reply["result"]["stopReason"], "end_turn", "{reply}");
@@ -107,7 +107,7 @@ fn checker_that_fails_is_reported_and_the_edit_stays() {
     let (agent, results) = run(&config, |_| {}, &["x"]);
     assert!(results[0].contains("(diagnostics of `sleep 100`: it took longer than 1 seconds)"));
     assert!(results[0].contains("no-such-program: command not found"), "{}", results[0]);
-    assert_eq!(std::fs::read_to_string(agent.folder().join("a.txt")).unwrap(), "x");
+    assert_eq!(std::fs::read_to_string(agent.directory().join("a.txt")).unwrap(), "x");
 }
 
 // R: T4
@@ -143,12 +143,12 @@ fn language_server_that_misbehaves_is_reported_and_the_edit_stays() {
 #[test]
 fn project_without_trust_runs_no_checker_and_no_language_server() {
     let project = json!({ "check": { "*": "touch ran-check" }, "lsp": lsp("good")["lsp"] });
-    let prepare = |folder: &Path| {
-        std::fs::write(folder.join("purlin.json"), project.to_string()).unwrap();
+    let prepare = |directory: &Path| {
+        std::fs::write(directory.join("purlin.json"), project.to_string()).unwrap();
     };
     let (agent, results) = run(&json!({}), prepare, &["bad\n"]);
     assert!(!results[0].contains("diagnostics"), "{}", results[0]);
-    assert!(!agent.folder().join("ran-check").exists());
+    assert!(!agent.directory().join("ran-check").exists());
 }
 
 // R: T7, W23
@@ -187,7 +187,7 @@ fn model_that_accepts_no_images_is_told_that_it_cannot_see_a_picture() {
             json!({ "input": ["text", input] });
         let mut agent = Agent::configured(config).ready();
         let gif = b"GIF89a\x01\0\x01\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
-        std::fs::write(agent.folder().join("dot.gif"), gif).unwrap();
+        std::fs::write(agent.directory().join("dot.gif"), gif).unwrap();
         let session = agent.open();
         let before = fake.requests().len();
         ask(&mut agent, &session, "Look.");

@@ -241,8 +241,8 @@ fn closed_log_changes_nothing() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn input_from_a_file_works() {
-    let folder = Agent::playing("").start().folder().to_owned();
-    let input = folder.with_extension("in");
+    let directory = Agent::playing("").start().directory().to_owned();
+    let input = directory.with_extension("in");
     std::fs::write(&input, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{\"protocolVersion\":1}}").unwrap();
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"))
         .arg("acp")

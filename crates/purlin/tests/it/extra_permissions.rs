@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::permissions::{purlin, text};
 
 /// The results of commands: the output of each, and the permission requests.
@@ -16,21 +16,21 @@ struct Results {
 }
 
 /// Directories for a session (`w`), a home and saved rules.
-struct Place(Folder);
+struct Place(Directory);
 
 impl Place {
     fn new() -> Place {
-        Place::in_folder(Folder::new())
+        Place::in_directory(Directory::new())
     }
 
     /// A place outside of `/tmp`: commands have that to themselves, and directories there cannot be requested.
     fn outside_of_tmp() -> Place {
-        Place::in_folder(Folder::outside_of_tmp())
+        Place::in_directory(Directory::outside_of_tmp())
     }
 
-    fn in_folder(top: Folder) -> Place {
-        for folder in ["w", "home", "data"] {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+    fn in_directory(top: Directory) -> Place {
+        for directory in ["w", "home", "data"] {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         Place(top)
     }
@@ -88,9 +88,9 @@ fn question(asked: &Value) -> (String, &str) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a real git is what the sandbox must let work")]
-fn git(folder: &Path, args: &[&str]) -> String {
+fn git(directory: &Path, args: &[&str]) -> String {
     let mut command = std::process::Command::new("git");
-    command.args(args).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    command.args(args).current_dir(directory).env("GIT_CONFIG_GLOBAL", "/dev/null");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
@@ -123,11 +123,11 @@ fn saved_permission_to_commit_applies_to_any_message() {
     assert_eq!(git(&work, &["log", "--format=%s"]), "two; rm\none");
     assert_eq!(git(&work, &["tag"]), "");
     let listed = text(&purlin(&desk.at("data"), &["permissions", "list"]));
-    let folder = work.display();
+    let directory = work.display();
     assert_eq!(
         listed,
         format!(
-            "1  allow  bash: git commit *  in {folder}\n2  allow  git: git commit *  in {folder}\n"
+            "1  allow  bash: git commit *  in {directory}\n2  allow  git: git commit *  in {directory}\n"
         )
     );
 }
@@ -158,16 +158,16 @@ fn network_rule_is_checked_for_each_simple_command() {
     assert_eq!(came.asked[0]["toolCall"]["title"], "true; touch z");
 }
 
-fn writing_to(folders: &[&str], command: &str) -> Value {
-    json!({ "command": command, "write_outside": folders, "reason": "fills the cache" })
+fn writing_to(directories: &[&str], command: &str) -> Value {
+    json!({ "command": command, "write_outside": directories, "reason": "fills the cache" })
 }
 
 // R: T2, T7
 #[test]
 fn permission_to_write_outside_opens_only_that_directory() {
     let desk = Place::outside_of_tmp();
-    for folder in [".cargo/sub/.git", ".cargo2", ".ssh"] {
-        std::fs::create_dir_all(desk.at("home").join(folder)).unwrap();
+    for directory in [".cargo/sub/.git", ".cargo2", ".ssh"] {
+        std::fs::create_dir_all(desk.at("home").join(directory)).unwrap();
     }
     std::fs::write(desk.at("home/.cargo/credentials.toml"), "a key").unwrap();
     let cargo = desk.at("home/.cargo").display().to_string();
@@ -234,15 +234,16 @@ fn permission_to_write_outside_opens_only_that_directory() {
 #[test]
 fn saved_permission_to_write_outside_applies_to_that_directory() {
     let desk = Place::outside_of_tmp();
-    for folder in ["home/a*/in", "home/ab"] {
-        std::fs::create_dir_all(desk.at(folder)).unwrap();
+    for directory in ["home/a*/in", "home/ab"] {
+        std::fs::create_dir_all(desk.at(directory)).unwrap();
     }
     std::os::unix::fs::symlink(desk.at("home/a*"), desk.at("link")).unwrap();
     let link = desk.at("link").display().to_string();
     let came = desk.run("always", &[writing_to(&["~/a*"], "touch ~/'a*'/one")]);
     assert_eq!(came.asked.len(), 1, "{came:?}");
     let touch = "touch ~/'a*'/one";
-    let inputs = [&*link, "~/a*", "~/ab", "~/a*/in"].map(|folder| writing_to(&[folder], touch));
+    let inputs =
+        [&*link, "~/a*", "~/ab", "~/a*/in"].map(|directory| writing_to(&[directory], touch));
     let came = desk.run("reject", &inputs);
     assert_eq!(came.asked.len(), 2, "{came:?}");
     let listed = text(&purlin(&desk.at("data"), &["permissions", "list"]));
@@ -254,8 +255,8 @@ fn saved_permission_to_write_outside_applies_to_that_directory() {
 #[test]
 fn directory_that_moves_during_the_request_is_not_written() {
     let desk = Place::outside_of_tmp();
-    for folder in ["home/a", "home/b"] {
-        std::fs::create_dir_all(desk.at(folder)).unwrap();
+    for directory in ["home/a", "home/b"] {
+        std::fs::create_dir_all(desk.at(directory)).unwrap();
     }
     let link = desk.at("link");
     std::os::unix::fs::symlink(desk.at("home/a"), &link).unwrap();

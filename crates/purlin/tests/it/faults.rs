@@ -116,7 +116,7 @@ impl Client {
             String::from_utf8_lossy(&log).into_owned()
         });
         let hello = agent.initialize();
-        let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+        let params = json!({ "cwd": agent.directory(), "mcpServers": [] });
         let opened = agent.result("session/new", params);
         let session = opened["sessionId"].as_str().unwrap().to_owned();
         let heard = format!("{hello}{opened}");
@@ -162,7 +162,7 @@ impl Client {
     /// Loads the session, ends the program, and searches its output for the key.
     fn end(mut self) {
         self.agent.take_seen();
-        let cwd = self.agent.folder().to_owned();
+        let cwd = self.agent.directory().to_owned();
         let params = json!({ "sessionId": self.session, "cwd": cwd, "mcpServers": [] });
         let loaded = self.agent.result("session/load", params);
         let seen = self.agent.take_seen();

@@ -16,7 +16,7 @@ use agent_client_protocol::{
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 const PURLIN: &str = env!("CARGO_BIN_EXE_purlin");
 const JUDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/judge");
@@ -43,8 +43,8 @@ fn npm_sdk_client_is_satisfied() {
 
 #[tokio::test]
 async fn rust_sdk_client_is_satisfied() {
-    let folder = Folder::new();
-    let script = format!("script:{}", script_for(&folder).display());
+    let directory = Directory::new();
+    let script = format!("script:{}", script_for(&directory).display());
     let agent = AcpAgent::from_args([PURLIN, "acp", "--forget", "--model", &script]).unwrap();
     let editor = Arc::new(Editor::default());
     let (updates, permissions) = (editor.clone(), editor.clone());
@@ -81,7 +81,7 @@ async fn rust_sdk_client_is_satisfied() {
             on_receive_request!(),
         )
         .connect_with(agent, async |agent: ConnectionTo<Agent>| {
-            judge(&agent, &editor, &folder).await
+            judge(&agent, &editor, &directory).await
         });
     tokio::time::timeout(Duration::from_secs(60), connection).await.expect("no end").unwrap();
 }
@@ -91,20 +91,20 @@ async fn rust_sdk_client_is_satisfied() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn rust_sdk_client_loads_what_another_process_wrote() {
-    let folder = Folder::new();
+    let directory = Directory::new();
     let script =
         "model thought \"Hm.\"\nmodel text \"Kept.\"\nmodel tool plan {\"entries\":[\"Look\"]}\n";
-    std::fs::write(folder.join("script.acp"), script).unwrap();
-    let mut first = crate::syscalls::Agent::start(&folder, None);
+    std::fs::write(directory.join("script.acp"), script).unwrap();
+    let mut first = crate::syscalls::Agent::start(&directory, None);
     let mut ask = |method: &str, params| first.call(method, &params, &mut Vec::new()).unwrap();
     ask("initialize", json!({ "protocolVersion": 1 }));
-    let made = ask("session/new", json!({ "cwd": folder.path(), "mcpServers": [] }));
+    let made = ask("session/new", json!({ "cwd": directory.path(), "mcpServers": [] }));
     let session = made["result"]["sessionId"].as_str().unwrap().to_owned();
     let prompt = [json!({ "type": "text", "text": "go" })];
     ask("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
     first.kill();
 
-    let data = format!("XDG_DATA_HOME={}", folder.join("data").display());
+    let data = format!("XDG_DATA_HOME={}", directory.join("data").display());
     let agent = AcpAgent::from_args(["env", &data, PURLIN, "acp"]).unwrap();
     let editor = Arc::new(Editor::default());
     let updates = editor.clone();
@@ -119,7 +119,7 @@ async fn rust_sdk_client_loads_what_another_process_wrote() {
         )
         .connect_with(agent, async |agent: ConnectionTo<Agent>| {
             initialize(&agent).await?;
-            let request = LoadSessionRequest::new(SessionId::new(session), folder.path());
+            let request = LoadSessionRequest::new(SessionId::new(session), directory.path());
             let reply = agent.send_request(request).block_task().await?;
             assert!(reply.modes.is_some());
             let updates = editor.updates.borrow().clone();
@@ -134,9 +134,9 @@ async fn rust_sdk_client_loads_what_another_process_wrote() {
 }
 
 /// Sends every prompt in the order of the script.
-async fn judge(agent: &ConnectionTo<Agent>, editor: &Editor, folder: &Path) -> Result<()> {
+async fn judge(agent: &ConnectionTo<Agent>, editor: &Editor, directory: &Path) -> Result<()> {
     initialize(agent).await?;
-    let session = agent.send_request(NewSessionRequest::new(folder)).block_task().await?;
+    let session = agent.send_request(NewSessionRequest::new(directory)).block_task().await?;
     let id = &session.session_id;
     assert!(session.modes.is_some_and(|modes| !modes.available_modes.is_empty()));
 
@@ -151,8 +151,8 @@ async fn judge(agent: &ConnectionTo<Agent>, editor: &Editor, folder: &Path) -> R
         assert_eq!(prompt(agent, id, "Write it.").await?, StopReason::EndTurn);
         assert_eq!(editor.take_text(), text);
     }
-    assert_eq!(editor.read(&folder.join("allowed.txt")).as_deref(), Some("allowed\n"));
-    assert_eq!(editor.read(&folder.join("rejected.txt")), None);
+    assert_eq!(editor.read(&directory.join("allowed.txt")).as_deref(), Some("allowed\n"));
+    assert_eq!(editor.read(&directory.join("rejected.txt")), None);
 
     cancel_while_it_hangs(agent, editor, id).await?;
     change_the_mode(agent, id, &session.config_options.unwrap_or_default()).await
@@ -262,9 +262,9 @@ fn text_of(updates: &[SessionUpdate]) -> String {
 }
 
 /// Copies the script and replaces `/w` by this directory, as in all transcripts.
-fn script_for(folder: &Path) -> PathBuf {
+fn script_for(directory: &Path) -> PathBuf {
     let script = std::fs::read_to_string(Path::new(JUDGE).join("judge.acp")).unwrap();
-    let copy = folder.join("script.acp");
-    std::fs::write(&copy, script.replace("\"/w/", &format!("\"{}/", folder.display()))).unwrap();
+    let copy = directory.join("script.acp");
+    std::fs::write(&copy, script.replace("\"/w/", &format!("\"{}/", directory.display()))).unwrap();
     copy
 }

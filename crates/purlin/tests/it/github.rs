@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 const TOKEN: &str = "ghp_canary0123456789abcdefghijklmnop";
 
@@ -19,7 +19,7 @@ struct Emulator {
 
 impl Emulator {
     #[expect(clippy::disallowed_methods, reason = "a server that the program under test talks to")]
-    fn start(folder: &Path) -> Emulator {
+    fn start(directory: &Path) -> Emulator {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let seed = json!({
             "tokens": { TOKEN: { "login": "octocat", "scopes": ["repo"] } },
@@ -28,12 +28,12 @@ impl Emulator {
                 "repos": [{ "owner": "octocat", "name": "hello", "auto_init": true }],
             },
         });
-        let file = folder.join("seed.json");
+        let file = directory.join("seed.json");
         std::fs::write(&file, seed.to_string()).unwrap();
         let modules = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/github/node_modules");
         let mut command = Command::new(modules.join("node/bin/node"));
         command.arg(modules.join(".bin/emulate")).args(["start", "--service", "github"]);
-        command.args(["--port", &port.to_string(), "--seed"]).arg(&file).current_dir(folder);
+        command.args(["--port", &port.to_string(), "--seed"]).arg(&file).current_dir(directory);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let is_ready = |line: &String| line.contains("Ready");
@@ -50,11 +50,11 @@ impl Drop for Emulator {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a real git makes the repository")]
-fn git(folder: &Path, args: &[&str]) -> String {
+fn git(directory: &Path, args: &[&str]) -> String {
     let mut command = Command::new("git");
     command.args(["-c", "user.name=u", "-c", "user.email=u@example.com"]).args(args);
     let output =
-        command.current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+        command.current_dir(directory).env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
@@ -133,8 +133,8 @@ fn config(port: u16) -> Value {
     json!({ "github": { "host": host, "apiUrl": format!("http://{host}") } })
 }
 
-fn files(folder: &Path) -> Vec<std::path::PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+fn files(directory: &Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
@@ -142,7 +142,7 @@ fn files(folder: &Path) -> Vec<std::path::PathBuf> {
 // R: T6
 #[test]
 fn issues_and_pull_requests_are_created_and_read() {
-    let top = Folder::outside_of_tmp();
+    let top = Directory::outside_of_tmp();
     let emulator = Emulator::start(&top);
     repository(&top, emulator.port);
     let calls = [
@@ -208,7 +208,7 @@ fn issues_and_pull_requests_are_created_and_read() {
 // R: T6
 #[test]
 fn merge_runs_if_a_rule_allows_it() {
-    let top = Folder::outside_of_tmp();
+    let top = Directory::outside_of_tmp();
     let emulator = Emulator::start(&top);
     repository(&top, emulator.port);
     let mut config = config(emulator.port);
@@ -227,7 +227,7 @@ fn merge_runs_if_a_rule_allows_it() {
 // R: T6
 #[test]
 fn tools_are_offered_only_with_a_token_and_on_github() {
-    let top = Folder::outside_of_tmp();
+    let top = Directory::outside_of_tmp();
     repository(&top, 1);
     let call = [("github_read", json!({ "action": "issues" }))];
     for (config, token) in [(config(1), None), (json!({}), Some(TOKEN))] {
@@ -247,7 +247,7 @@ fn tools_are_offered_only_with_a_token_and_on_github() {
     reason = "the program under test, in a directory of the test's"
 )]
 fn container_dialect_announces_github_only_where_it_works() {
-    let top = Folder::outside_of_tmp();
+    let top = Directory::outside_of_tmp();
     repository(&top, 1);
     std::fs::write(top.join("user.json"), config(1).to_string()).unwrap();
     let announced = |directory: &Path, token: Option<&str>| {
@@ -280,7 +280,7 @@ fn container_dialect_announces_github_only_where_it_works() {
 #[cfg(unix)]
 #[test]
 fn token_of_gh_is_used() {
-    let top = Folder::outside_of_tmp();
+    let top = Directory::outside_of_tmp();
     repository(&top, 1);
     let gh = top.join("bin/gh");
     std::fs::create_dir(top.join("bin")).unwrap();

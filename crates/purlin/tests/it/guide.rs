@@ -6,15 +6,15 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, text_of, update_kind};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// Runs `purlin run` without configuration and without a terminal.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-fn run(folder: &Path, words: &[&str]) -> (String, String, Output) {
+fn run(directory: &Path, words: &[&str]) -> (String, String, Output) {
     let mut command = std::process::Command::new("setsid");
     command.args(["--wait", env!("CARGO_BIN_EXE_purlin"), "run"]).args(words);
-    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", folder);
-    command.current_dir(folder).stdin(Stdio::null());
+    command.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", directory);
+    command.current_dir(directory).stdin(Stdio::null());
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     (text(&output.stdout), text(&output.stderr), output)
@@ -22,9 +22,9 @@ fn run(folder: &Path, words: &[&str]) -> (String, String, Output) {
 
 #[test]
 fn project_is_described_without_a_model() {
-    let folder = Folder::new();
-    std::fs::write(folder.join("README.md"), "# Ship\n\nSails the seas.\n").unwrap();
-    let (answer, shown, output) = run(&folder, &["what is this project?"]);
+    let directory = Directory::new();
+    std::fs::write(directory.join("README.md"), "# Ship\n\nSails the seas.\n").unwrap();
+    let (answer, shown, output) = run(&directory, &["what is this project?"]);
     assert!(output.status.success(), "{shown}");
     assert!(answer.contains("**Ship**\n\nSails the seas."), "{answer}");
     assert!(answer.contains("not a model") && answer.contains("purlin auth login"), "{answer}");
@@ -41,18 +41,18 @@ fn stage(text: &str) -> PathBuf {
 #[test]
 fn tour_is_stopped_and_leaves_no_files() {
     let mut agent = Agent::configured(json!({})).ready();
-    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let params = json!({ "cwd": agent.directory(), "mcpServers": [] });
     let opened = agent.result("session/new", params);
     assert_eq!(opened["models"]["currentModelId"], "purlin/guide");
     let session = opened["sessionId"].as_str().unwrap().to_owned();
-    let before = names(agent.folder());
+    let before = names(agent.directory());
     agent.take_seen();
     let id = agent.prompt(&session, "/tour");
     let asked = agent.asked("session/request_permission");
     let diff = &asked["params"]["toolCall"]["content"][0];
     assert!(diff["newText"].as_str().unwrap().contains("Hello, "), "{asked}");
-    let folder = stage(&text_of(&session, &agent.take_seen()));
-    assert!(folder.join("greet.sh").exists());
+    let directory = stage(&text_of(&session, &agent.take_seen()));
+    assert!(directory.join("greet.sh").exists());
     let once = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
     agent.answer(&asked["id"], once.clone());
     // Without a sandbox, the commands of the tour need permission as well.
@@ -79,12 +79,12 @@ fn tour_is_stopped_and_leaves_no_files() {
         text.contains("If you allowed it") && text.contains("A command that is stopped ends"),
         "{text}"
     );
-    assert!(!folder.exists());
-    assert_eq!(names(agent.folder()), before);
+    assert!(!directory.exists());
+    assert_eq!(names(agent.directory()), before);
 }
 
-fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir(folder)
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(directory)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
         .filter(|name| !name.starts_with('.'))
@@ -95,8 +95,8 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn tour_without_a_terminal_claims_nothing_that_was_rejected() {
-    let folder = Folder::new();
-    let (answer, shown, output) = run(&folder, &["/tour"]);
+    let directory = Directory::new();
+    let (answer, shown, output) = run(&directory, &["/tour"]);
     assert_eq!(output.status.code(), Some(3), "{shown}");
     assert!(shown.contains("No terminal to ask on"), "{shown}");
     assert!(answer.contains("If not, the model is informed"), "{answer}");

@@ -111,13 +111,13 @@ const USER: u32 = 12345;
 #[test]
 #[expect(clippy::disallowed_methods, reason = "started as another user")]
 fn memory_and_environment_are_unreadable_for_others() {
-    let folder = crate::folder::Folder::new();
-    let program = folder.join("purlin");
+    let directory = crate::directory::Directory::new();
+    let program = directory.join("purlin");
     std::fs::copy(env!("CARGO_BIN_EXE_purlin"), &program).unwrap();
     let mut command = Command::new(&program);
-    command.arg("acp").env_clear().env("HOME", &*folder).env("SECRET_KEY", "canary");
+    command.arg("acp").env_clear().env("HOME", &*directory).env("SECRET_KEY", "canary");
     if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::chown(&*folder, Some(USER), Some(USER)).unwrap();
+        std::os::unix::fs::chown(&*directory, Some(USER), Some(USER)).unwrap();
         command.uid(USER).gid(USER);
     }
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

@@ -259,7 +259,7 @@ fn working_directory_must_be_absolute() {
 #[test]
 fn null_characters_are_refused_in_every_text() {
     let (mut agent, session) = Agent::playing("model echo\nmodel loop").session();
-    let cwd = agent.folder().to_owned();
+    let cwd = agent.directory().to_owned();
     let server = |name: &str| json!({ "name": name, "command": "/bin/x", "args": [], "env": [] });
     let calls = [
         ("session/new", json!({ "cwd": "/tmp/\u{0}x", "mcpServers": [] }), "cwd"),

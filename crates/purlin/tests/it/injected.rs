@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::json;
 
 use crate::agent::Agent;
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::mcp::wait_for_servers;
 use crate::permissions::{purlin, text, tree};
 
@@ -30,10 +30,10 @@ done
 // R: T2, T7, W19
 #[test]
 fn injection_by_a_server_changes_no_policy_and_nothing_outside() {
-    let top = Folder::new();
+    let top = Directory::new();
     let (data, cwd, outside) = (top.join("data"), top.join("w"), top.join("outside"));
-    for folder in [&cwd.join(".git/hooks"), &outside, &data.join("purlin")] {
-        std::fs::create_dir_all(folder).unwrap();
+    for directory in [&cwd.join(".git/hooks"), &outside, &data.join("purlin")] {
+        std::fs::create_dir_all(directory).unwrap();
     }
     for file in [cwd.join(".git/config"), outside.join("file")] {
         std::fs::write(file, "as it was\n").unwrap();

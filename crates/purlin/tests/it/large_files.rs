@@ -33,7 +33,7 @@ fn megabyte_is_written_within_2_s_and_read_within_1_s() {
             start.elapsed()
         };
         let (written, read) = (turn("Write it."), turn("Read it."));
-        let file = std::fs::read_to_string(agent.folder().join("a.txt")).unwrap();
+        let file = std::fs::read_to_string(agent.directory().join("a.txt")).unwrap();
         assert_eq!(file.len(), 1024 * 1024);
         if written < Duration::from_secs(2) && read < Duration::from_secs(1) {
             return;

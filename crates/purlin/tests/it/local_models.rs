@@ -158,7 +158,7 @@ fn llama_server_is_found_where_its_variable_says() {
     let fake = Fake::new("text \"hi\"");
     let port = fake.url.rsplit(':').next().unwrap().trim_end_matches("/v1").to_owned();
     let mut agent = Agent::configured(json!({})).env("LLAMA_ARG_PORT", &port).ready();
-    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let params = json!({ "cwd": agent.directory(), "mcpServers": [] });
     let opened = agent.result("session/new", params);
     assert_eq!(opened["models"]["currentModelId"], "llama.cpp/fake");
 }

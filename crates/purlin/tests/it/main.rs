@@ -25,11 +25,11 @@ mod crash;
 #[cfg(target_os = "linux")]
 mod diagnostics;
 mod dialects;
+mod directory;
 mod ends;
 #[cfg(target_os = "linux")]
 mod extra_permissions;
 mod faults;
-mod folder;
 mod foreign_clients;
 mod github;
 mod guide;

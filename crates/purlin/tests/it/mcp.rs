@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE, prompt, text_of, update_kind, wait_until};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// Returns the main file of a Node.js package; `cargo xtask test` installs them.
 pub(crate) fn package(name: &str) -> PathBuf {
@@ -20,7 +20,7 @@ pub(crate) fn package(name: &str) -> PathBuf {
 
 /// Opens a session with these servers.
 fn open(agent: &mut Agent, servers: &Value) -> String {
-    let params = json!({ "cwd": agent.folder(), "mcpServers": servers });
+    let params = json!({ "cwd": agent.directory(), "mcpServers": servers });
     agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned()
 }
 
@@ -172,20 +172,20 @@ model tool files_read_text_file {"path":"/w/made.txt"}
     wait_for_servers(&mut agent, &session);
     let results = results(&turn(&mut agent, &session));
     assert!(results[1].contains("by a server"), "{results:#?}");
-    assert_eq!(std::fs::read_to_string(agent.folder().join("made.txt")).unwrap(), "by a server");
+    assert_eq!(std::fs::read_to_string(agent.directory().join("made.txt")).unwrap(), "by a server");
 }
 
 // R: M1, S2
 #[test]
 fn loading_an_open_session_replaces_its_servers() {
-    let data = Folder::new();
+    let data = Directory::new();
     let mut agent = Agent::playing("model echo\nmodel loop").storing_in(&data).ready();
     let session = open(&mut agent, &json!([]));
     let main = package("server-everything");
     let server = |name: &str| json!([{ "name": name, "command": "node", "args": [main, "stdio"], "env": [] }]);
     for name in ["first", "second"] {
         let params =
-            json!({ "sessionId": session, "cwd": agent.folder(), "mcpServers": server(name) });
+            json!({ "sessionId": session, "cwd": agent.directory(), "mcpServers": server(name) });
         agent.result("session/load", params);
         let state = wait_for_servers(&mut agent, &session);
         assert!(state.contains(&format!("`{name}` (program): ready")), "{state}");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Start, text_of, update_kind};
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::models::{CHAT, Fake, ask, updates};
 
 fn host(fake: &Fake) -> String {
@@ -16,7 +16,7 @@ fn host(fake: &Fake) -> String {
 
 /// Opens a session and returns the id of its model.
 fn model_of(agent: &mut Agent) -> String {
-    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let params = json!({ "cwd": agent.directory(), "mcpServers": [] });
     let opened = agent.result("session/new", params);
     opened["models"]["currentModelId"].as_str().unwrap().to_owned()
 }
@@ -67,7 +67,7 @@ fn purlin(home: &Path, arguments: &[&str], input: &str) -> String {
 #[test]
 fn keys_of_opencode_are_used_only_after_the_user_agrees() {
     const CANARY: &str = "sk-canary-of-opencode";
-    let home = Folder::new();
+    let home = Directory::new();
     let keys = json!({
         "openai": { "type": "api", "key": CANARY },
         "anthropic": { "type": "oauth", "access": CANARY, "refresh": CANARY, "expires": 1 },
@@ -99,7 +99,7 @@ fn two_models(fake: &Fake) -> Value {
     config
 }
 
-fn storing_in(config: &Value, home: &Folder) -> Start {
+fn storing_in(config: &Value, home: &Directory) -> Start {
     let start = Agent::configured(config.clone()).storing_in(&home.join("data"));
     start.env("XDG_STATE_HOME", &home.text("state"))
 }
@@ -107,7 +107,7 @@ fn storing_in(config: &Value, home: &Folder) -> Start {
 // R: S4
 #[test]
 fn new_session_uses_the_model_selected_last() {
-    let (fake, home) = (Fake::new("text \"hi\"\n---\nloop"), Folder::new());
+    let (fake, home) = (Fake::new("text \"hi\"\n---\nloop"), Directory::new());
     let mut config = two_models(&fake);
     let (mut agent, session) = storing_in(&config, &home).session();
     agent.result("session/set_model", json!({ "sessionId": session, "modelId": "fake/two" }));
@@ -117,7 +117,7 @@ fn new_session_uses_the_model_selected_last() {
     drop(agent);
 
     let mut agent = storing_in(&config, &home).ready();
-    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let params = json!({ "cwd": agent.directory(), "mcpServers": [] });
     let opened = agent.result("session/new", params);
     assert_eq!(opened["models"]["currentModelId"], "fake/two");
     assert_eq!(opened["modes"]["currentModeId"], "build");
@@ -132,7 +132,7 @@ fn new_session_uses_the_model_selected_last() {
 #[test]
 fn small_model_writes_the_title_of_a_session() {
     let script = "text \"\\\"Sail the ship.\\\"\"\nusage 7 1 0 0\n---\nloop";
-    let (fake, home) = (Fake::new(script), Folder::new());
+    let (fake, home) = (Fake::new(script), Directory::new());
     let mut config = two_models(&fake);
     config["small_model"] = json!("fake/two");
     config["provider"]["fake"]["models"]["two"]["cost"] =
@@ -168,7 +168,7 @@ fn small_model_writes_the_title_of_a_session() {
 
 #[test]
 fn refreshed_model_list_is_used_later() {
-    let (fake, home) = (Fake::new("text \"hi\""), Folder::new());
+    let (fake, home) = (Fake::new("text \"hi\""), Directory::new());
     let place = json!({ "openai": { "options": { "baseURL": fake.url, "apiKey": "sk-x" } } });
     home.write(".config/purlin/purlin.json", &json!({ "provider": place }).to_string());
     let before = purlin(&home, &["models"], "");
@@ -221,7 +221,7 @@ fn retries_are_counted_for_the_whole_turn() {
 
 /// Runs `purlin doctor` and returns its output and whether it found no problem.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-fn doctor(home: &Folder) -> (String, bool) {
+fn doctor(home: &Directory) -> (String, bool) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
     command.arg("doctor").env_clear().env("PATH", "/usr/bin:/bin").env("HOME", home.path());
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -230,7 +230,7 @@ fn doctor(home: &Folder) -> (String, bool) {
 
 #[test]
 fn doctor_reports_problems_of_the_model_with_advice() {
-    let home = Folder::new();
+    let home = Directory::new();
     let (none, is_well) = doctor(&home);
     assert!(none.contains("! models: none available") && !is_well, "{none}");
     assert!(none.contains("    add a key with `purlin auth login anthropic`"), "{none}");
@@ -278,7 +278,7 @@ fn login_tries_the_key_and_saves_only_one_that_is_not_rejected() {
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let closed = format!("http://{closed}/v1");
     let login = |url: &str| {
-        let home = Folder::new();
+        let home = Directory::new();
         let provider = json!({ "openrouter": { "options": { "baseURL": url } } });
         home.write(".config/purlin/purlin.json", &json!({ "provider": provider }).to_string());
         let said = purlin(&home, &["auth", "login", "openrouter"], &format!("{KEY}\n"));

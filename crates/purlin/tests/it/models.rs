@@ -7,7 +7,7 @@ use fake_model::{FakeModel, ReceivedRequest};
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, Start, text_of, update_kind};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 pub(crate) const ANTHROPIC: &str = "@ai-sdk/anthropic";
 pub(crate) const CHAT: &str = "@ai-sdk/openai-compatible";
@@ -200,7 +200,7 @@ fn key_can_be_given_with_authenticate() {
 #[test]
 fn key_in_the_environment_is_used() {
     let mut agent = Agent::configured(json!({})).env("ANTHROPIC_API_KEY", CANARY).ready();
-    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let params = json!({ "cwd": agent.directory(), "mcpServers": [] });
     let reply = agent.result("session/new", params);
     assert_eq!(reply["models"]["currentModelId"], "anthropic/claude-sonnet-4-6");
     let options = reply["configOptions"].as_array().unwrap();
@@ -226,7 +226,7 @@ fn models_of_a_configured_server_are_listed() {
     let fake = Fake::new("text \"hi\"");
     let config = json!({ "provider": { "ollama": { "options": { "baseURL": fake.url } } } });
     let mut agent = Agent::configured(config).ready();
-    let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+    let params = json!({ "cwd": agent.directory(), "mcpServers": [] });
     let reply = agent.result("session/new", params);
     assert_eq!(reply["models"]["currentModelId"], "ollama/fake");
 }
@@ -331,7 +331,7 @@ fn twenty_thousand_chunks_arrive_complete_and_in_order() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn keys_are_saved_listed_and_removed_on_the_command_line() {
-    let home = Folder::new();
+    let home = Directory::new();
     let purlin = |arguments: &[&str], input: &str| {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
         command.args(arguments).env("HOME", home.path()).env_remove("XDG_DATA_HOME");

@@ -2,15 +2,15 @@
 
 use std::process::Output;
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::permissions::text;
 
 /// A home directory with the settings of other agents, and a project in it.
-struct Home(Folder);
+struct Home(Directory);
 
 impl Home {
     fn new() -> Home {
-        let top = Folder::outside_of_tmp();
+        let top = Directory::outside_of_tmp();
         std::fs::create_dir_all(top.join("w")).unwrap();
         Home(top)
     }

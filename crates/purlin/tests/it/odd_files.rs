@@ -49,19 +49,19 @@ fn make_hostile(kind: &str, path: &Path) {
     }
 }
 
-/// Plays all tools in a folder with a hostile file. A program such as git may hang on it until its time is over; we may not.
+/// Plays all tools in a directory with a hostile file. A program such as git may hang on it until its time is over; we may not.
 /// The user rejects every command, and allows the other tools: a file of rules that cannot be read makes everything ask.
 fn survives(place: &str, kind: &str) {
     let mut agent = Agent::playing(SCRIPT).ready();
-    let folder = agent.folder().to_owned();
+    let directory = agent.directory().to_owned();
     if place != ".git" {
         for part in [".git/info", ".git/objects", ".git/refs"] {
-            std::fs::create_dir_all(folder.join(part)).unwrap();
+            std::fs::create_dir_all(directory.join(part)).unwrap();
         }
-        std::fs::write(folder.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        std::fs::write(directory.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
     }
-    std::fs::write(folder.join("kept.txt"), "needle\n").unwrap();
-    let path = folder.join(place);
+    std::fs::write(directory.join("kept.txt"), "needle\n").unwrap();
+    let path = directory.join(place);
     if path.is_file() {
         std::fs::remove_file(&path).unwrap();
     }

@@ -112,7 +112,7 @@ fn sessions_are_limited_and_closing_one_allows_another() {
     let config = json!({ "limits": { "max_sessions": 5 } });
     let mut agent = Agent::playing("").config(config).ready();
     let sessions: Vec<String> = (0..5).map(|_| agent.open()).collect();
-    let cwd = agent.folder().to_owned();
+    let cwd = agent.directory().to_owned();
     let refused = agent.error("session/new", json!({ "cwd": cwd }));
     assert_eq!(refused["code"], -32003, "{refused}");
     assert_eq!(refused["data"]["kind"], "too_many_sessions", "{refused}");
@@ -128,7 +128,7 @@ fn hundreds_of_sessions_are_opened_in_parallel() {
         line(&json!({ "id": id, "method": "session/new", "params": { "cwd": cwd } }))
     };
     let ids: Vec<u64> = (0..500).map(|_| agent.fresh_id()).collect();
-    let burst: String = ids.iter().map(|id| new(*id, agent.folder())).collect();
+    let burst: String = ids.iter().map(|id| new(*id, agent.directory())).collect();
     agent.send_bytes(burst.as_bytes());
     for id in ids {
         let reply = agent.reply(id);
@@ -140,7 +140,7 @@ fn hundreds_of_sessions_are_opened_in_parallel() {
 #[test]
 fn two_thousand_sessions_are_answered_one_by_one() {
     let mut agent = Agent::playing("").ready();
-    let cwd = agent.folder().to_owned();
+    let cwd = agent.directory().to_owned();
     let ids: Vec<u64> =
         (0..2000).map(|_| agent.call("session/new", json!({ "cwd": cwd }))).collect();
     let mut opened = 0;
@@ -160,7 +160,7 @@ fn two_thousand_sessions_are_answered_one_by_one() {
 #[test]
 fn session_sends_no_update_before_its_id_is_known() {
     let mut agent = Agent::playing("").ready();
-    let cwd = agent.folder().to_owned();
+    let cwd = agent.directory().to_owned();
     let ids: Vec<u64> = (0..50).map(|_| agent.call("session/new", json!({ "cwd": cwd }))).collect();
     let mut known: HashMap<String, usize> = HashMap::new();
     while known.values().filter(|updates| **updates == 1).count() < ids.len() {
@@ -286,7 +286,7 @@ fn calls_after_a_close_are_all_answered() {
 #[test]
 fn no_session_opens_between_logout_and_login() {
     let (mut agent, session) = Agent::playing("model echo\nmodel loop").session();
-    let cwd = agent.folder().to_owned();
+    let cwd = agent.directory().to_owned();
     agent.result("logout", json!({}));
     for (method, params) in
         [("session/new", json!({ "cwd": cwd })), ("session/prompt", prompt(&session, "x"))]
@@ -327,7 +327,7 @@ fn pipes_in_place_of_project_files_stop_no_session() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     let mut agent = Agent::playing("model echo\nmodel loop").ready();
     for name in ["purlin.json", "opencode.json", "AGENTS.md", ".purlin/agent/a.md", ".git/HEAD"] {
-        let pipe = agent.folder().join(name);
+        let pipe = agent.directory().join(name);
         std::fs::create_dir_all(pipe.parent().unwrap()).unwrap();
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
     }

@@ -3,22 +3,22 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages");
 
-/// Runs a script with the program and a folder. The script says what is wrong.
+/// Runs a script with the program and a directory. The script says what is wrong.
 #[expect(clippy::disallowed_methods, reason = "the script is no child of an agent")]
 fn check(script: &str) {
     assert!(
         Path::new(PAGES).join("node_modules").exists(),
         "the packages of {PAGES} are missing: run cargo xtask test"
     );
-    let folder = Folder::new();
+    let directory = Directory::new();
     let output = Command::new("node")
         .arg(Path::new(PAGES).join(script))
         .arg(env!("CARGO_BIN_EXE_purlin"))
-        .arg(folder.join(""))
+        .arg(directory.join(""))
         .output()
         .expect("node is missing: run cargo xtask test");
     let said = String::from_utf8_lossy(&output.stderr);

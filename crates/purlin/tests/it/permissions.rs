@@ -6,7 +6,7 @@ use std::process::Output;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, prompt, update_kind};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 pub(crate) fn purlin(data: &Path, args: &[&str]) -> Output {
@@ -51,9 +51,9 @@ fn write_once(data: &Path, cwd: &Path, option: &str) -> usize {
 // R: T2
 #[test]
 fn saved_permission_applies_in_the_next_process_until_it_is_revoked() {
-    let top = Folder::new();
+    let top = Directory::new();
     let (data, cwd, other) = (top.join("data"), top.join("w"), top.join("other"));
-    [&cwd, &other].iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+    [&cwd, &other].iter().for_each(|directory| std::fs::create_dir_all(directory).unwrap());
     assert_eq!(write_once(&data, &cwd, "once"), 1);
     assert_eq!(write_once(&data, &cwd, "always"), 1);
     assert_eq!(write_once(&data, &cwd, "reject"), 0);
@@ -71,7 +71,7 @@ fn saved_permission_applies_in_the_next_process_until_it_is_revoked() {
 
 #[test]
 fn explain_says_which_rule_decides() {
-    let top = Folder::new();
+    let top = Directory::new();
     let cwd = top.display().to_string();
     let explain = |more: &[&str], command: &str| {
         let mut args = vec!["permissions", "explain", "--cwd", &cwd];
@@ -124,7 +124,7 @@ fn explain_says_which_rule_decides() {
 // R: T2
 #[test]
 fn command_that_cannot_be_analysed_does_not_bypass_a_deny_rule() {
-    let top = Folder::new();
+    let top = Directory::new();
     let cwd = top.display().to_string();
     std::fs::create_dir_all(top.join("purlin")).unwrap();
     let explain = |rules: Value, command: &str| {
@@ -149,9 +149,9 @@ fn command_that_cannot_be_analysed_does_not_bypass_a_deny_rule() {
 // R: T2
 #[test]
 fn permanent_permission_to_read_outside_does_not_permit_writing() {
-    let top = Folder::new();
+    let top = Directory::new();
     let (cwd, out) = (top.join("w"), top.join("out"));
-    [&cwd, &out].iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+    [&cwd, &out].iter().for_each(|directory| std::fs::create_dir_all(directory).unwrap());
     std::fs::write(out.join("a"), "x").unwrap();
     std::fs::write(out.join("b"), "x").unwrap();
     let write = json!({ "path": out.join("new"), "content": "x" });
@@ -190,7 +190,7 @@ fn permanent_permission_to_read_outside_does_not_permit_writing() {
 // R: T2
 #[test]
 fn pattern_cannot_hide_a_secret_or_a_path_outside() {
-    let top = Folder::new();
+    let top = Directory::new();
     for name in [".env", "id_rsa", "x.txt"] {
         std::fs::write(top.join(name), "x").unwrap();
     }
@@ -343,7 +343,7 @@ fn make_executable(path: &Path) {
 #[test]
 fn opening_a_project_runs_nothing_of_it() {
     use std::os::unix::fs::PermissionsExt;
-    let top = Folder::new();
+    let top = Directory::new();
     let canaries = top.join("canaries");
     std::fs::create_dir_all(&canaries).unwrap();
     let mut agent = Agent::playing("model text \"I looked.\"\nmodel loop").with_files().ready();
@@ -371,7 +371,7 @@ fn opening_a_project_runs_nothing_of_it() {
 // R: T2, W19
 #[test]
 fn injection_in_a_file_changes_no_policy_and_nothing_outside() {
-    let top = Folder::new();
+    let top = Directory::new();
     let (data, cwd) = (top.join("data"), top.join("w"));
     std::fs::create_dir_all(&cwd).unwrap();
     let saved = data.join("purlin/permissions.json");
@@ -421,7 +421,7 @@ fn injection_in_a_file_changes_no_policy_and_nothing_outside() {
 #[test]
 fn ignored_settings_are_reported_once_in_the_first_turn() {
     let mut agent = Agent::playing("model echo\nmodel loop").ready();
-    std::fs::write(agent.folder().join("purlin.json"), "{ \"model\": \"a/b\" }").unwrap();
+    std::fs::write(agent.directory().join("purlin.json"), "{ \"model\": \"a/b\" }").unwrap();
     let session = agent.open();
     let mut thoughts = |text| {
         agent.result("session/prompt", prompt(&session, text));
@@ -436,11 +436,11 @@ fn ignored_settings_are_reported_once_in_the_first_turn() {
 }
 
 /// Returns all files below a directory with their content.
-pub(crate) fn tree(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn tree(directory: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
     let mut found = std::collections::BTreeMap::new();
-    let mut open = vec![folder.to_owned()];
-    while let Some(folder) = open.pop() {
-        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+    let mut open = vec![directory.to_owned()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
             let path = entry.path();
             if entry.file_type().unwrap().is_dir() {
                 open.push(path.clone());
@@ -456,10 +456,12 @@ pub(crate) fn tree(folder: &Path) -> std::collections::BTreeMap<PathBuf, Vec<u8>
 #[cfg(target_os = "linux")]
 #[test]
 fn injected_commands_change_nothing_outside_even_if_all_are_allowed() {
-    let top = Folder::new();
+    let top = Directory::new();
     let (data, cwd, outside) = (top.join("data"), top.join("w"), top.join("outside"));
-    for folder in [&cwd.join(".git/hooks"), &cwd.join("sub/.git"), &outside, &data.join("purlin")] {
-        std::fs::create_dir_all(folder).unwrap();
+    for directory in
+        [&cwd.join(".git/hooks"), &cwd.join("sub/.git"), &outside, &data.join("purlin")]
+    {
+        std::fs::create_dir_all(directory).unwrap();
     }
     for file in [cwd.join(".git/config"), cwd.join("sub/.git/config"), outside.join("file")] {
         std::fs::write(file, "as it was\n").unwrap();

@@ -45,21 +45,21 @@ fn files_that_other_programs_run_do_not_stay() {
     let tries: Vec<String> = all.iter().map(make).collect();
     let input = json!({ "command": tries.join("\n") });
     let mut agent = Agent::playing(&script(&[input])).ready();
-    let folder = agent.folder().to_owned();
+    let directory = agent.directory().to_owned();
     for name in [".zed", ".claude"] {
-        std::fs::create_dir(folder.join(name)).unwrap();
-        std::fs::write(folder.join(name).join("settings.json"), "mine").unwrap();
+        std::fs::create_dir(directory.join(name)).unwrap();
+        std::fs::write(directory.join(name).join("settings.json"), "mine").unwrap();
     }
-    std::fs::write(folder.join(".envrc"), "mine").unwrap();
+    std::fs::write(directory.join(".envrc"), "mine").unwrap();
     let said = play(&mut agent);
     let is_evil = |name: &&&str| {
-        let path = folder.join(name);
+        let path = directory.join(name);
         path.join("evil").exists() || std::fs::read_to_string(path).is_ok_and(|text| text != "mine")
     };
     let left: Vec<&&str> = all.iter().filter(is_evil).collect();
     eprintln!("attempts: {}", all.len());
     assert_eq!(left, Vec::<&&str>::new());
-    assert!(folder.join(".vscode.set-aside/evil").exists());
+    assert!(directory.join(".vscode.set-aside/evil").exists());
     assert!(said.contains("A command left files that other programs run"), "{said}");
     assert!(said.contains(".codex was renamed to ") && said.contains("more"), "{said}");
 }
@@ -67,14 +67,14 @@ fn files_that_other_programs_run_do_not_stay() {
 // R: T7
 #[test]
 fn file_that_other_programs_run_can_be_requested_by_name() {
-    let folder = crate::folder::Folder::outside_of_tmp();
-    let path = folder.join(".husky").display().to_string();
+    let directory = crate::directory::Directory::outside_of_tmp();
+    let path = directory.join(".husky").display().to_string();
     let input = json!({
         "command": "mkdir .husky && echo hook > .husky/pre-commit",
         "write_outside": [path], "reason": "installs hooks",
     });
     let mut agent = Agent::playing(&script(&[input])).ready();
-    let params = json!({ "cwd": &*folder, "mcpServers": [] });
+    let params = json!({ "cwd": &*directory, "mcpServers": [] });
     let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
     let turn = agent.prompt(&session, "go");
     let asked = agent.asked("session/request_permission");
@@ -82,16 +82,16 @@ fn file_that_other_programs_run_can_be_requested_by_name() {
     let once = json!({ "outcome": { "outcome": "selected", "optionId": "once" } });
     agent.answer(&asked["id"], once);
     agent.reply(turn);
-    assert_eq!(std::fs::read_to_string(folder.join(".husky/pre-commit")).unwrap(), "hook\n");
+    assert_eq!(std::fs::read_to_string(directory.join(".husky/pre-commit")).unwrap(), "hook\n");
 }
 
-/// What the user's own git would run: in the folder, in the new repositories, after adding them.
+/// What the user's own git would run: in the directory, in the new repositories, after adding them.
 #[expect(clippy::disallowed_methods, reason = "the user's own git, after the command")]
-fn users_git(folder: &Path, args: &[&str]) {
+fn users_git(directory: &Path, args: &[&str]) {
     let mut git = std::process::Command::new("git");
-    git.args(args).current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null");
-    // Never the repository around the test's folder.
-    git.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap());
+    git.args(args).current_dir(directory).env("GIT_CONFIG_GLOBAL", "/dev/null");
+    // Never the repository around the test's directory.
+    git.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap());
     git.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     // Whether it works does not matter, only what it runs.
     git.status().unwrap();
@@ -114,50 +114,50 @@ fn repository_made_by_a_command_runs_nothing_for_the_user() {
     )
     .replace("\"$TOP/ran\"", "$TOP/ran");
     let mut agent = Agent::playing(&script(&[json!({ "command": make })])).ready();
-    let folder = agent.folder().to_owned();
-    std::fs::write(folder.join("plain"), "text\n").unwrap();
+    let directory = agent.directory().to_owned();
+    std::fs::write(directory.join("plain"), "text\n").unwrap();
     let said = play(&mut agent);
     assert!(said.contains("made"), "{said}");
     for sub in ["one", "two", "three", "four", "five", "six"] {
-        let place = folder.join(sub);
+        let place = directory.join(sub);
         for args in [&["status"][..], &["add", "."], &["diff"], &["log", "-1"]] {
             users_git(&place, args);
         }
     }
     eprintln!("attempts: 6");
-    assert!(!folder.join("ran").exists(), "{said}");
+    assert!(!directory.join("ran").exists(), "{said}");
     assert!(!Path::new("/ran").exists());
     assert!(said.contains("was renamed to "), "{said}");
-    assert!(folder.join("two/.git/config.set-aside").exists());
+    assert!(directory.join("two/.git/config.set-aside").exists());
 }
 
-/// The program may lie in the session's folder. A command that replaces it gains nothing.
+/// The program may lie in the session's directory. A command that replaces it gains nothing.
 // R: T7
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a copy of the program that a command replaces")]
 fn replaced_program_restricts_the_next_command_all_the_same() {
     use std::io::{BufRead, BufReader, Write};
-    let folder = crate::folder::Folder::outside_of_tmp();
-    let bin = folder.join("node_modules/.bin");
+    let directory = crate::directory::Directory::outside_of_tmp();
+    let bin = directory.join("node_modules/.bin");
     std::fs::create_dir_all(&bin).unwrap();
     let program = bin.join("purlin");
     std::fs::copy(env!("CARGO_BIN_EXE_purlin"), &program).unwrap();
-    let outside = folder.join("..").canonicalize().unwrap();
+    let outside = directory.join("..").canonicalize().unwrap();
     let escaped = outside.join(format!("escaped-{}", std::process::id()));
     let replace = format!(
         "printf '#!/bin/sh\\ntouch {0}\\n' > x; chmod +x x; mv -f x node_modules/.bin/purlin; echo replaced",
         escaped.display()
     );
     let test = format!("touch {}; echo tried", escaped.display());
-    let file = folder.join("script.acp");
+    let file = directory.join("script.acp");
     std::fs::write(&file, script(&[json!({ "command": replace }), json!({ "command": test })]))
         .unwrap();
     let mut command = std::process::Command::new(&program);
     command.args(["acp", "--model", &format!("script:{}", file.display())]).env_clear();
     command
-        .env("HOME", &*folder)
+        .env("HOME", &*directory)
         .env("PATH", "/usr/bin:/bin")
-        .env("XDG_DATA_HOME", folder.join("data"));
+        .env("XDG_DATA_HOME", directory.join("data"));
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut child = command.spawn().unwrap();
     let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -166,7 +166,7 @@ fn replaced_program_restricts_the_next_command_all_the_same() {
         json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": 1 } }),
     );
     send(
-        json!({ "jsonrpc": "2.0", "id": 2, "method": "session/new", "params": { "cwd": &*folder, "mcpServers": [] } }),
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "session/new", "params": { "cwd": &*directory, "mcpServers": [] } }),
     );
     let mut all = String::new();
     for line in BufReader::new(output).lines() {
@@ -197,11 +197,11 @@ fn replaced_program_restricts_the_next_command_all_the_same() {
 #[test]
 fn file_size_limit_is_reported_and_ends_nothing() {
     let start = Agent::playing("model text \"Hello.\"\n").before("ulimit -f 200");
-    let data = crate::folder::Folder::outside_of_tmp();
+    let data = crate::directory::Directory::outside_of_tmp();
     let mut agent = start.storing_in(&data).ready();
     let mut failed = None;
     for _ in 0..40 {
-        let params = json!({ "cwd": agent.folder(), "mcpServers": [] });
+        let params = json!({ "cwd": agent.directory(), "mcpServers": [] });
         let call = agent.call("session/new", params);
         let reply = agent.reply(call);
         if reply["error"].is_object() {

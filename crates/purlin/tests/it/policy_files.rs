@@ -5,7 +5,7 @@ use std::process::Output;
 
 use serde_json::json;
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::permissions::{purlin, text};
 
 fn errors(output: &Output) -> String {
@@ -13,11 +13,11 @@ fn errors(output: &Output) -> String {
 }
 
 /// A user whose configuration and data are in one directory, and a project.
-struct User(Folder);
+struct User(Directory);
 
 impl User {
     fn new() -> User {
-        let top = Folder::outside_of_tmp();
+        let top = Directory::outside_of_tmp();
         std::fs::create_dir_all(top.join("w")).unwrap();
         User(top)
     }

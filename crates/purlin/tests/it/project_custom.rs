@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use crate::agent::{Agent, text_of};
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::models::{ask, updates};
 use crate::project_servers::trust;
 
 /// A project, and the directory where trust is stored.
-struct Project(Folder);
+struct Project(Directory);
 
 impl Project {
     fn new() -> Project {
-        let top = Folder::new();
+        let top = Directory::new();
         std::fs::create_dir_all(top.join("w/.purlin/commands")).unwrap();
         Project(top)
     }

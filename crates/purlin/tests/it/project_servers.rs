@@ -8,15 +8,15 @@ use std::process::Stdio;
 use serde_json::json;
 
 use crate::agent::{Agent, text_of};
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::mcp::{package, wait_for_servers};
 
 /// A project, and the directory where trust is stored.
-struct Project(Folder);
+struct Project(Directory);
 
 impl Project {
     fn new() -> Project {
-        let top = Folder::new();
+        let top = Directory::new();
         std::fs::create_dir_all(top.join("w")).unwrap();
         Project(top)
     }
@@ -39,8 +39,8 @@ impl Project {
 
 /// Runs `purlin trust` on a terminal, answers yes, and returns its output.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-pub(crate) fn trust(data: &Path, folder: &Path) -> String {
-    let command = format!("'{}' trust '{}'", env!("CARGO_BIN_EXE_purlin"), folder.display());
+pub(crate) fn trust(data: &Path, directory: &Path) -> String {
+    let command = format!("'{}' trust '{}'", env!("CARGO_BIN_EXE_purlin"), directory.display());
     let mut child = std::process::Command::new("script")
         .args(["--quiet", "--command", &command, "/dev/null"])
         .env("XDG_DATA_HOME", data)

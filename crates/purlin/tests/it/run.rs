@@ -6,14 +6,14 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// A user with a project and a scripted model.
-struct User(Folder);
+struct User(Directory);
 
 impl User {
     fn new(script: &str) -> User {
-        let home = Folder::new();
+        let home = Directory::new();
         std::fs::create_dir(home.join("w")).unwrap();
         std::fs::write(home.join("script"), script).unwrap();
         User(home)
@@ -106,7 +106,7 @@ fn prompt_from_stdin_may_have_any_length() {
     assert_eq!((out(&output), output.status.code()), ("Read.\n", Some(0)), "{}", err(&output));
 }
 
-/// Long input is a file in a folder of its own, which the session has besides the project.
+/// Long input is a file in a directory of its own, which the session has besides the project.
 #[test]
 fn long_context_from_stdin_is_a_file() {
     let user = User::new("model text \"Read.\"\n");
@@ -141,7 +141,7 @@ fn files_and_images_are_attached() {
 
 // R: S6
 #[test]
-fn session_is_continued_by_folder_or_by_id() {
+fn session_is_continued_by_directory_or_by_id() {
     let user = User::new("model echo\nmodel loop\n");
     let first = object(&user.run(&["one", "--output-format", "json"]));
     let session = first["session"].as_str().unwrap();
@@ -261,7 +261,7 @@ fn call(method: &str, params: &Value, reply: &Path) -> String {
 
 // R: T1
 #[test]
-fn foreign_agent_gets_files_inside_its_folder_and_writes_are_asked_for() {
+fn foreign_agent_gets_files_inside_its_directory_and_writes_are_asked_for() {
     let user = User::new("");
     let (inside, outside) = (user.0.join("w/a.txt"), user.0.join("secret.txt"));
     std::fs::write(&outside, "secret").unwrap();
@@ -271,7 +271,7 @@ fn foreign_agent_gets_files_inside_its_folder_and_writes_are_asked_for() {
     let replied = || std::fs::read_to_string(&reply).unwrap();
 
     let script = agent(&user, &call("fs/read_text_file", &read(&outside), &reply));
-    // Outside the folder the user is asked, and there is no terminal.
+    // Outside the directory the user is asked, and there is no terminal.
     assert_eq!(user.run_agent(&["go"], &script).status.code(), Some(3));
     assert!(replied().contains("-31701") && !replied().contains("secret\""), "{}", replied());
 

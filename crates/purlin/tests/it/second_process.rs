@@ -8,7 +8,7 @@ use engine::words::{Block, MessageId, Prompt, SessionId, StopReason};
 use serde_json::{Value, json};
 use settings::Limits;
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::syscalls::Agent;
 
 pub(crate) const WRITE: &str = r#"
@@ -17,12 +17,12 @@ model tool write {"path":"FOLDER/a.txt","content":"new"}
 model text "Done."
 "#;
 
-pub(crate) fn folder(script: &str) -> Folder {
-    let folder = Folder::new();
-    let script = script.replace("FOLDER", &folder.to_string_lossy());
-    std::fs::write(folder.join("script.acp"), script).unwrap();
-    std::fs::write(folder.join("a.txt"), "old").unwrap();
-    folder
+pub(crate) fn directory(script: &str) -> Directory {
+    let directory = Directory::new();
+    let script = script.replace("FOLDER", &directory.to_string_lossy());
+    std::fs::write(directory.join("script.acp"), script).unwrap();
+    std::fs::write(directory.join("a.txt"), "old").unwrap();
+    directory
 }
 
 pub(crate) fn hello(agent: &mut Agent, fs: bool) -> Value {
@@ -32,8 +32,8 @@ pub(crate) fn hello(agent: &mut Agent, fs: bool) -> Value {
     agent.call("initialize", &params, &mut Vec::new()).unwrap()
 }
 
-pub(crate) fn open(agent: &mut Agent, folder: &Path) -> String {
-    let params = json!({ "cwd": folder, "mcpServers": [] });
+pub(crate) fn open(agent: &mut Agent, directory: &Path) -> String {
+    let params = json!({ "cwd": directory, "mcpServers": [] });
     let made = agent.call("session/new", &params, &mut Vec::new()).unwrap();
     made["result"]["sessionId"].as_str().unwrap().to_owned()
 }
@@ -55,17 +55,17 @@ pub(crate) fn load(agent: &mut Agent, session: &str) -> (Value, Vec<Value>) {
 // R: S2, S9
 #[test]
 fn session_opens_with_a_notice_when_its_directory_is_gone() {
-    let folder = folder("model text \"Hello.\"\nmodel loop\n");
-    let work = folder.join("work");
+    let directory = directory("model text \"Hello.\"\nmodel loop\n");
+    let work = directory.join("work");
     std::fs::create_dir(&work).unwrap();
-    let mut one = Agent::start(&folder, None);
+    let mut one = Agent::start(&directory, None);
     hello(&mut one, false);
     let session = open(&mut one, &work);
     ask(&mut one, &session, "go");
     one.end();
     std::fs::remove_dir(&work).unwrap();
     for (method, updates) in [("session/load", true), ("session/resume", false)] {
-        let mut two = Agent::start(&folder, None);
+        let mut two = Agent::start(&directory, None);
         hello(&mut two, false);
         let mut shown = Vec::new();
         let params = json!({ "sessionId": session, "cwd": work, "mcpServers": [] });
@@ -85,11 +85,11 @@ fn session_opens_with_a_notice_when_its_directory_is_gone() {
 // R: S11, S6
 #[test]
 fn idle_session_continues_in_another_process() {
-    let folder = folder("model text \"Hello.\"\nmodel loop\n");
-    let (mut one, mut two) = (Agent::start(&folder, None), Agent::start(&folder, None));
+    let directory = directory("model text \"Hello.\"\nmodel loop\n");
+    let (mut one, mut two) = (Agent::start(&directory, None), Agent::start(&directory, None));
     hello(&mut one, false);
     hello(&mut two, false);
-    let session = open(&mut one, &folder);
+    let session = open(&mut one, &directory);
     ask(&mut one, &session, "go");
     let (loaded, shown) = load(&mut two, &session);
     assert!(loaded.get("result").is_some(), "{loaded}");
@@ -128,11 +128,11 @@ const HANG: &str = "model text \"Working.\"\nmodel hang\nmodel loop\n";
 // R: S11, S6
 #[test]
 fn running_turn_is_ended_by_force_only() {
-    let folder = folder(HANG);
-    let (mut one, mut two) = (Agent::start(&folder, None), Agent::start(&folder, None));
+    let directory = directory(HANG);
+    let (mut one, mut two) = (Agent::start(&directory, None), Agent::start(&directory, None));
     hello(&mut one, false);
     hello(&mut two, false);
-    let session = open(&mut one, &folder);
+    let session = open(&mut one, &directory);
     hang(&mut one, &session);
     let (refused, _) = load(&mut two, &session);
     let words = refused["error"]["message"].as_str().unwrap().to_owned();
@@ -158,11 +158,11 @@ fn running_turn_is_ended_by_force_only() {
 // R: S11, W15
 #[test]
 fn running_turn_keeps_its_session_until_the_process_is_killed() {
-    let folder = folder(HANG);
-    let (mut one, mut two) = (Agent::start(&folder, None), Agent::start(&folder, None));
+    let directory = directory(HANG);
+    let (mut one, mut two) = (Agent::start(&directory, None), Agent::start(&directory, None));
     hello(&mut one, false);
     hello(&mut two, false);
-    let session = open(&mut one, &folder);
+    let session = open(&mut one, &directory);
     hang(&mut one, &session);
     let (refused, shown) = load(&mut two, &session);
     let error = &refused["error"];
@@ -184,17 +184,17 @@ fn running_turn_keeps_its_session_until_the_process_is_killed() {
 // R: W16, T1
 #[test]
 fn turn_is_undone_after_a_kill_and_redone_after_another() {
-    let folder = folder(WRITE);
-    let file = || std::fs::read_to_string(folder.join("a.txt")).unwrap();
-    let mut agent = Agent::start(&folder, None);
+    let directory = directory(WRITE);
+    let file = || std::fs::read_to_string(directory.join("a.txt")).unwrap();
+    let mut agent = Agent::start(&directory, None);
     hello(&mut agent, true);
-    let session = open(&mut agent, &folder);
+    let session = open(&mut agent, &directory);
     ask(&mut agent, &session, "go");
     assert_eq!(file(), "new");
     agent.kill();
     let steps = [("/undo", "old"), ("/undo", "old"), ("/redo", "new"), ("/redo", "new")];
     for (command, expected) in steps {
-        let mut agent = Agent::start(&folder, None);
+        let mut agent = Agent::start(&directory, None);
         hello(&mut agent, false);
         load(&mut agent, &session);
         let (ended, _) = ask(&mut agent, &session, command);
@@ -202,8 +202,8 @@ fn turn_is_undone_after_a_kill_and_redone_after_another() {
         assert_eq!(file(), expected, "{command}");
         agent.kill();
     }
-    std::fs::write(folder.join("a.txt"), "mine").unwrap();
-    let mut agent = Agent::start(&folder, None);
+    std::fs::write(directory.join("a.txt"), "mine").unwrap();
+    let mut agent = Agent::start(&directory, None);
     hello(&mut agent, false);
     load(&mut agent, &session);
     let (_, shown) = ask(&mut agent, &session, "/undo");
@@ -218,12 +218,12 @@ fn turn_is_undone_after_a_kill_and_redone_after_another() {
 // R: S9, I2
 #[test]
 fn without_a_home_sessions_stay_in_memory_and_loading_is_not_announced() {
-    let folder = folder("model text \"Hello.\"\n");
+    let directory = directory("model text \"Hello.\"\n");
     for data in ["/proc/no/such/folder", "/dev/null/purlin"] {
-        let mut agent = Agent::start_in(&folder, None, Path::new(data));
+        let mut agent = Agent::start_in(&directory, None, Path::new(data));
         let offered = hello(&mut agent, false);
         assert_eq!(offered["result"]["agentCapabilities"]["loadSession"], json!(false), "{data}");
-        let session = open(&mut agent, &folder);
+        let session = open(&mut agent, &directory);
         let (ended, shown) = ask(&mut agent, &session, "go");
         assert_eq!(ended["result"]["stopReason"], "end_turn", "{data}");
         assert!(shown.iter().any(|update| update["sessionUpdate"] == "notice"), "{shown:?}");
@@ -234,15 +234,15 @@ fn without_a_home_sessions_stay_in_memory_and_loading_is_not_announced() {
 /// D09: the data directory is deleted while the program runs. It continues, and the next process starts with an empty store.
 #[test]
 fn deleted_store_does_not_stop_a_session() {
-    let folder = folder("model text \"Hello.\"\nmodel loop\n");
-    let mut agent = Agent::start(&folder, None);
+    let directory = directory("model text \"Hello.\"\nmodel loop\n");
+    let mut agent = Agent::start(&directory, None);
     hello(&mut agent, false);
-    let session = open(&mut agent, &folder);
-    std::fs::remove_dir_all(folder.join("data")).unwrap();
+    let session = open(&mut agent, &directory);
+    std::fs::remove_dir_all(directory.join("data")).unwrap();
     ask(&mut agent, &session, "go");
-    let mut other = Agent::start(&folder, None);
+    let mut other = Agent::start(&directory, None);
     hello(&mut other, false);
-    let fresh = open(&mut other, &folder);
+    let fresh = open(&mut other, &directory);
     let (ended, _) = ask(&mut other, &fresh, "go");
     assert_eq!(ended["result"]["stopReason"], "end_turn");
     agent.end();
@@ -254,12 +254,14 @@ fn deleted_store_does_not_stop_a_session() {
 #[tokio::test]
 async fn session_of_100_mb_loads_in_64_mb_of_memory() {
     const CHUNKS: usize = 1700;
-    let folder = folder("model text \"Hello.\"\n");
+    let directory = directory("model text \"Hello.\"\n");
     let session = SessionId::new("large");
     let limits = Limits { max_history_bytes: 0, ..Limits::default() };
-    let store =
-        purlin::storage::store_in(store::Location::Directory(folder.join("data/purlin")), &limits);
-    store.create(&session, &folder).await.unwrap();
+    let store = purlin::storage::store_in(
+        store::Location::Directory(directory.join("data/purlin")),
+        &limits,
+    );
+    store.create(&session, &directory).await.unwrap();
     let prompt = Prompt::from(vec![Block::Text("go".to_owned())]);
     for chunk in 0..CHUNKS {
         let message = MessageId::new(format!("m{chunk}"));
@@ -274,7 +276,7 @@ async fn session_of_100_mb_loads_in_64_mb_of_memory() {
     store.release(&session, State::Paused).await.unwrap();
     drop(store);
 
-    let mut agent = Agent::start(&folder, None);
+    let mut agent = Agent::start(&directory, None);
     hello(&mut agent, false);
     let before = peak_memory(agent.pid());
     agent.send("session/load", &json!({ "sessionId": "large" }));

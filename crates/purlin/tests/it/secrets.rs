@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, update_kind};
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::models::{ANTHROPIC, Fake};
 
 const IN_ENVIRONMENT: &str = "sk-ant-canary-environment";
@@ -23,8 +23,8 @@ fn holds(text: &[u8]) -> Option<&'static str> {
 }
 
 /// Returns every file below a directory.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
@@ -54,7 +54,7 @@ fn keys_are_sent_only_to_their_provider() {
         "tool bash {{\"command\":\"env\"}}\n---\ntext \"Done.\"\n---\n\
          tool bash {{\"command\":\"sleep 60\"}}\n---\nstatus 401\nbody {refused}\n---\nloop"
     ));
-    let home = Folder::new();
+    let home = Directory::new();
     let key = |key: &str| json!({ "openai": { "type": "api", "key": key } }).to_string();
     home.write("data/purlin/auth.json", &key(IN_AUTH_FILE));
     home.write("data/opencode/auth.json", &key(IN_OPENCODE));

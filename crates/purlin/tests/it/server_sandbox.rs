@@ -6,16 +6,16 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE, text_of, wait_until};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// A home directory with secrets in it.
-struct Home(Folder);
+struct Home(Directory);
 
 impl Home {
     fn new() -> Home {
-        let top = Folder::new();
-        for folder in ["w/.git/hooks", "tmp", ".ssh", "data/purlin"] {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+        let top = Directory::new();
+        for directory in ["w/.git/hooks", "tmp", ".ssh", "data/purlin"] {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         std::fs::write(top.join(".ssh/id"), "canary-of-ssh").unwrap();
         std::fs::write(top.join("data/purlin/auth.json"), "canary-of-ours").unwrap();

@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn setup(home: &Path, arguments: &[&str]) -> Output {
@@ -20,7 +20,7 @@ fn said(bytes: &[u8]) -> &str {
 
 #[test]
 fn entry_is_written_once_and_starts_this_program() {
-    let home = Folder::new();
+    let home = Directory::new();
     let cases = [
         ("zed", ".config/zed/settings.json", "agent_servers"),
         ("jetbrains", ".jetbrains/acp.json", "agent_servers"),
@@ -45,7 +45,7 @@ fn entry_is_written_once_and_starts_this_program() {
 
 #[test]
 fn nothing_is_written_without_agreement_or_to_a_broken_file() {
-    let home = Folder::new();
+    let home = Directory::new();
     let file = home.join("mine.json");
     std::fs::write(&file, "{ \"agent_servers\": oops }").unwrap();
     let name = file.display().to_string();
@@ -64,7 +64,7 @@ fn nothing_is_written_without_agreement_or_to_a_broken_file() {
 
 #[test]
 fn editors_that_are_configured_in_code_get_a_snippet() {
-    let home = Folder::new();
+    let home = Directory::new();
     for editor in ["codecompanion", "avante", "agent-shell", "toad", "qt-creator"] {
         let output = setup(&home, &[editor]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -5,15 +5,15 @@ use std::path::Path;
 use serde_json::{Value, json};
 use store::test_support::Cluster;
 
-use crate::folder::Folder;
-use crate::second_process::{WRITE, ask, folder, hello, load, open};
+use crate::directory::Directory;
+use crate::second_process::{WRITE, ask, directory, hello, load, open};
 use crate::syscalls::Agent;
 
 const SCRIPT: &str = "model text \"Hello.\"\nmodel loop\n";
 
 /// Makes a home whose configuration names the store.
-fn home(url: &str) -> Folder {
-    let home = folder(SCRIPT);
+fn home(url: &str) -> Directory {
+    let home = directory(SCRIPT);
     configure(&home, &json!({ "store": url }));
     home
 }
@@ -98,7 +98,7 @@ fn server_that_cannot_be_reached_is_reported_and_its_password_is_not() {
 fn sessions_are_copied_to_the_shared_store_with_what_undo_needs() {
     let cluster = Cluster::start();
     let url = cluster.empty_url();
-    let home = folder(WRITE);
+    let home = directory(WRITE);
     let mut one = Agent::start(&home, None);
     hello(&mut one, true);
     let session = open(&mut one, &home);

@@ -75,7 +75,7 @@ fn slow_reader_is_not_stopped() {
     let config = json!({ "limits": { "unread_seconds": 1 } });
     let mut agent = Agent::playing(&script).config(config).unread().start();
     agent.call("initialize", json!({ "protocolVersion": 1 }));
-    let cwd = agent.folder().to_owned();
+    let cwd = agent.directory().to_owned();
     agent.call("session/new", json!({ "cwd": cwd }));
     let mut output = agent.take_output();
     let mut read = Vec::new();

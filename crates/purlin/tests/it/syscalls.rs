@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::crash::{compare, is_thorough};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 /// What the model does, and the user's prompts.
 struct Scenario {
@@ -151,8 +151,8 @@ fn disk_error_is_reported_and_loses_nothing_that_was_shown() {
 #[test]
 fn d07_without_file_handles_the_session_stays_in_memory() {
     let fault = "inject=openat:error=EMFILE:when=1+";
-    let run = play_on(one_answer(), |folder| {
-        let data = folder.join("data/purlin/sessions.db");
+    let run = play_on(one_answer(), |directory| {
+        let data = directory.join("data/purlin/sessions.db");
         vec!["-e".into(), fault.into(), "-P".into(), data.to_string_lossy().into_owned()]
     });
     assert!(run.is_whole && run.is_informed());
@@ -188,7 +188,7 @@ fn expect_in_memory(fault: &str) {
 
 /// The result of a run.
 struct Run {
-    folder: Folder,
+    directory: Directory,
     session: Option<String>,
     /// The updates that the client has read.
     shown: Vec<Value>,
@@ -203,14 +203,14 @@ fn play(scenario: &Scenario, strace: &[&str]) -> Run {
 }
 
 fn play_on(scenario: &Scenario, strace: impl FnOnce(&Path) -> Vec<String>) -> Run {
-    let folder = Folder::new();
-    let script = scenario.script.replace("FOLDER", &folder.to_string_lossy());
+    let directory = Directory::new();
+    let script = scenario.script.replace("FOLDER", &directory.to_string_lossy());
     let script = script.replace("LONG", &"x".repeat(LONG));
-    std::fs::write(folder.join("script.acp"), script).unwrap();
-    std::fs::write(folder.join("a.txt"), "old").unwrap();
-    let words = strace(&folder);
-    let mut agent = Agent::start(&folder, Some(words));
-    let mut run = Run { folder, session: None, shown: Vec::new(), is_whole: false, errors: 0 };
+    std::fs::write(directory.join("script.acp"), script).unwrap();
+    std::fs::write(directory.join("a.txt"), "old").unwrap();
+    let words = strace(&directory);
+    let mut agent = Agent::start(&directory, Some(words));
+    let mut run = Run { directory, session: None, shown: Vec::new(), is_whole: false, errors: 0 };
     run.is_whole = talk(&mut agent, scenario, &mut run).is_some();
     agent.end();
     run
@@ -222,7 +222,7 @@ fn talk(agent: &mut Agent, scenario: &Scenario, run: &mut Run) -> Option<()> {
     let offers = json!({ "fs": fs, "session": { "notices": {} } });
     let hello = json!({ "protocolVersion": 1, "clientCapabilities": offers });
     agent.call("initialize", &hello, &mut run.shown)?;
-    let place = json!({ "cwd": run.folder.path(), "mcpServers": [] });
+    let place = json!({ "cwd": run.directory.path(), "mcpServers": [] });
     let made = agent.call("session/new", &place, &mut run.shown)?;
     let Some(session) = made["result"]["sessionId"].as_str() else {
         run.errors += 1;
@@ -246,11 +246,11 @@ impl Run {
 
     /// Starts the program again without faults, and compares.
     fn check_after_restart(&self, what: &str, problems: &mut Vec<String>) {
-        let file = std::fs::read_to_string(self.folder.join("a.txt")).unwrap();
+        let file = std::fs::read_to_string(self.directory.join("a.txt")).unwrap();
         if !["old", "new"].contains(&file.as_str()) {
             problems.push(format!("{what}: the file is torn: {file:?}"));
         }
-        let mut agent = Agent::start(&self.folder, None);
+        let mut agent = Agent::start(&self.directory, None);
         let mut replayed = Vec::new();
         agent.call("initialize", &json!({ "protocolVersion": 1 }), &mut replayed).unwrap();
         if let Some(session) = &self.session {
@@ -265,7 +265,7 @@ impl Run {
                 }),
             }
         } else {
-            let params = json!({ "cwd": self.folder.path(), "mcpServers": [] });
+            let params = json!({ "cwd": self.directory.path(), "mcpServers": [] });
             let reply = agent.call("session/new", &params, &mut replayed).unwrap();
             if reply.get("error").is_some() {
                 problems.push(format!("{what}: no session can be made: {reply}"));
@@ -286,12 +286,12 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn start(folder: &Path, strace: Option<Vec<String>>) -> Agent {
-        Agent::start_in(folder, strace, &folder.join("data"))
+    pub(crate) fn start(directory: &Path, strace: Option<Vec<String>>) -> Agent {
+        Agent::start_in(directory, strace, &directory.join("data"))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-    pub(crate) fn start_in(folder: &Path, strace: Option<Vec<String>>, data: &Path) -> Agent {
+    pub(crate) fn start_in(directory: &Path, strace: Option<Vec<String>>, data: &Path) -> Agent {
         let program = env!("CARGO_BIN_EXE_purlin");
         let mut command = match strace {
             Some(words) => {
@@ -302,8 +302,8 @@ impl Agent {
             None => Command::new(program),
         };
         command.arg("acp").arg("--model");
-        command.arg(format!("script:{}", folder.join("script.acp").display()));
-        command.env("XDG_DATA_HOME", data).env("HOME", folder);
+        command.arg(format!("script:{}", directory.join("script.acp").display()));
+        command.env("XDG_DATA_HOME", data).env("HOME", directory);
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = pipes.spawn().expect("strace is needed: run cargo xtask test");
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());

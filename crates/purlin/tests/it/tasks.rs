@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use fake_model::FakeModel;
 use serde_json::{Value, json};
 
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 const SETS: [&str; 2] = ["seen", "unseen"];
 
@@ -37,7 +37,7 @@ fn command(program: &str, home: &Path) -> Command {
 }
 
 /// Copies the project of a task to a new directory and returns it.
-fn copy(task: &Path, home: &Folder) -> PathBuf {
+fn copy(task: &Path, home: &Directory) -> PathBuf {
     let project = home.join("project");
     let mut copy = command("sh", home);
     let copied = copy.arg(bench().join("copy.sh")).arg(task).arg(&project).output().unwrap();
@@ -46,7 +46,7 @@ fn copy(task: &Path, home: &Folder) -> PathBuf {
 }
 
 /// Runs the check of a task on a project and an answer.
-fn check(task: &Path, project: &Path, answer: &str, home: &Folder) -> Output {
+fn check(task: &Path, project: &Path, answer: &str, home: &Directory) -> Output {
     home.write("answer.txt", answer);
     let mut check = command("sh", home);
     check.arg(bench().join("check.sh")).arg(task).arg(project).arg(home.join("answer.txt"));
@@ -54,7 +54,7 @@ fn check(task: &Path, project: &Path, answer: &str, home: &Folder) -> Output {
 }
 
 /// Lets Purlin work on a task with the scripted model, and returns its answer.
-fn solve(task: &Path, project: &Path, home: &Folder) -> String {
+fn solve(task: &Path, project: &Path, home: &Directory) -> String {
     let read = |name: &str| std::fs::read_to_string(task.join(name)).unwrap();
     let script = read("solution.txt");
     let model = FakeModel::start(&script).unwrap();
@@ -98,7 +98,7 @@ fn scripted_model_solves_every_task() {
     assert!(tasks.len() >= 20, "{tasks:?}");
     for task in tasks {
         // Commands in the sandbox have a `/tmp` of their own.
-        let home = Folder::outside_of_tmp();
+        let home = Directory::outside_of_tmp();
         let project = copy(&task, &home);
         let answer = solve(&task, &project, &home);
         let checked = check(&task, &project, &answer, &home);
@@ -109,7 +109,7 @@ fn scripted_model_solves_every_task() {
 #[test]
 fn task_is_not_done_before_the_work() {
     for task in tasks() {
-        let home = Folder::new();
+        let home = Directory::new();
         let project = copy(&task, &home);
         let prompt = std::fs::read_to_string(task.join("prompt.txt")).unwrap();
         // An agent that repeats the prompt has not worked either.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, DEADLINE};
-use crate::folder::Folder;
+use crate::directory::Directory;
 
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn show(file: &Path, more: &[&str]) -> String {
@@ -18,13 +18,13 @@ fn show(file: &Path, more: &[&str]) -> String {
 // R: O1, O2, D3
 #[test]
 fn trace_has_every_message_and_the_dialect_but_no_secrets() {
-    let folder = Folder::new();
-    let file = folder.join("trace");
+    let directory = Directory::new();
+    let file = directory.join("trace");
     let start = Agent::playing("model text \"hello\"").env("PURLIN_TRACE", &file.to_string_lossy());
     let mut agent = start.start();
     let hello = json!({ "protocolVersion": "0.3.1", "clientCapabilities": { "filesRead": false } });
     agent.result("initialize", hello);
-    let uri = format!("file://{}", agent.folder().display());
+    let uri = format!("file://{}", agent.directory().display());
     let server =
         json!({ "name": "x", "command": "no-such-program", "env": { "TOKEN": "canary-7" } });
     let session =
@@ -81,8 +81,8 @@ fn spans(file: &Path) -> Vec<Value> {
 #[test]
 #[cfg(unix)]
 fn spans_share_their_ids_with_the_messages_and_nest() {
-    let folder = Folder::new();
-    let file = folder.join("trace");
+    let directory = Directory::new();
+    let file = directory.join("trace");
     let script = "model usage {\"input\":90,\"output\":7}\nmodel tool read {\"filePath\":\"missing\"}\nmodel end\nmodel text \"done\"";
     let start = Agent::playing(script).env("PURLIN_TRACE", &file.to_string_lossy());
     let (mut agent, session) = start.session();
@@ -110,7 +110,7 @@ fn spans_share_their_ids_with_the_messages_and_nest() {
     assert_eq!((&tool["parent"], &tool["end"]), (&turn["span"], &json!("failed")));
     assert!(tool["call"].is_string() && tool["error"].as_str().unwrap().contains("missing"));
     assert_eq!(of("run")[0]["parent"], tool["span"]);
-    let page = folder.join("page.html");
+    let page = directory.join("page.html");
     assert_eq!(show(&file, &["--html", &page.to_string_lossy()]), "");
     assert!(std::fs::read_to_string(page).unwrap().contains("Purlin trace"));
     let events: Value = serde_json::from_str(&show(&file, &["--perfetto"])).unwrap();
@@ -126,13 +126,13 @@ fn spans_share_their_ids_with_the_messages_and_nest() {
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
 fn tap_passes_every_byte_on_and_ends_like_the_agent() {
     use std::io::{Read, Write};
-    let folder = Folder::new();
-    let file = folder.join("trace");
+    let directory = Directory::new();
+    let file = directory.join("trace");
     // An agent that answers everything with itself, complains, and fails.
     let agent = "cat; echo complaint >&2; exit 7";
     let mut tap = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"))
         .args(["tap", "--trace", &file.to_string_lossy(), "--", "sh", "-c", agent])
-        .env("XDG_RUNTIME_DIR", folder.join("run"))
+        .env("XDG_RUNTIME_DIR", directory.join("run"))
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())

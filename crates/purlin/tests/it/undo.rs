@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::Value;
 
-use crate::folder::Folder;
-use crate::second_process::{ask, folder, hello, open};
+use crate::directory::Directory;
+use crate::second_process::{ask, directory, hello, open};
 use crate::syscalls::Agent;
 
 const WRITE: &str = r#"
@@ -26,31 +26,31 @@ const COMMANDS: [(&str, &str); 4] =
     [("/undo", "old"), ("/redo", "new"), ("/rewind 1", "old"), ("/redo", "new")];
 
 /// A project with two files, one of which has a hard link. As root, both belong to another user.
-fn project() -> Folder {
-    let folder = folder(WRITE);
+fn project() -> Directory {
+    let directory = directory(WRITE);
     let config = r#"{ "limits": { "prompts_per_minute": 0 } }"#;
-    std::fs::create_dir_all(folder.join(".config/purlin")).unwrap();
-    std::fs::write(folder.join(".config/purlin/purlin.json"), config).unwrap();
-    std::fs::create_dir(folder.join("d")).unwrap();
+    std::fs::create_dir_all(directory.join(".config/purlin")).unwrap();
+    std::fs::write(directory.join(".config/purlin/purlin.json"), config).unwrap();
+    std::fs::create_dir(directory.join("d")).unwrap();
     for file in ["d/a.txt", "d/linked.txt"] {
-        let path = folder.join(file);
+        let path = directory.join(file);
         std::fs::write(&path, "old").unwrap();
         if rustix::process::geteuid().is_root() {
             chown(&path, Some(1234), Some(4321)).unwrap();
         }
     }
-    std::fs::hard_link(folder.join("d/linked.txt"), folder.join("d/other.txt")).unwrap();
-    folder
+    std::fs::hard_link(directory.join("d/linked.txt"), directory.join("d/other.txt")).unwrap();
+    directory
 }
 
 /// Starts the agent and makes it change both files.
-fn changed(folder: &Folder) -> (Agent, String) {
-    let mut agent = Agent::start(folder, None);
+fn changed(directory: &Directory) -> (Agent, String) {
+    let mut agent = Agent::start(directory, None);
     hello(&mut agent, false);
-    let session = open(&mut agent, folder);
+    let session = open(&mut agent, directory);
     let (ended, _) = ask(&mut agent, &session, "go");
     assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
-    assert_eq!(std::fs::read_to_string(folder.join("d/a.txt")).unwrap(), "new");
+    assert_eq!(std::fs::read_to_string(directory.join("d/a.txt")).unwrap(), "new");
     (agent, session)
 }
 
@@ -64,18 +64,18 @@ fn said(agent: &mut Agent, session: &str, command: &str) -> String {
 // Fault: F11
 #[test]
 fn undone_files_keep_their_names_and_their_owner() {
-    let folder = project();
+    let directory = project();
     let facts = |file: &str| {
-        let data = folder.join(file).metadata().unwrap();
+        let data = directory.join(file).metadata().unwrap();
         (data.uid(), data.gid(), data.mode(), data.nlink())
     };
     let files = ["d/a.txt", "d/linked.txt", "d/other.txt"];
     let before = files.map(facts);
-    let (mut agent, session) = changed(&folder);
+    let (mut agent, session) = changed(&directory);
     for (command, expected) in COMMANDS {
         said(&mut agent, &session, command);
         for file in files {
-            let text = std::fs::read_to_string(folder.join(file)).unwrap();
+            let text = std::fs::read_to_string(directory.join(file)).unwrap();
             assert_eq!(text, expected, "{command}: {file}");
         }
         assert_eq!(files.map(facts), before, "{command}");
@@ -86,16 +86,16 @@ fn undone_files_keep_their_names_and_their_owner() {
 // R: W16
 #[test]
 fn files_changed_since_stay_unchanged_by_each_command() {
-    let folder = project();
-    let (mut agent, session) = changed(&folder);
-    let file = folder.join("d/a.txt");
+    let directory = project();
+    let (mut agent, session) = changed(&directory);
+    let file = directory.join("d/a.txt");
     for (command, expected) in COMMANDS {
         let now = std::fs::read_to_string(&file).unwrap();
         std::fs::write(&file, "mine").unwrap();
         let text = said(&mut agent, &session, command);
         assert!(text.contains("changed since") && text.contains("a.txt"), "{command}: {text}");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine", "{command}");
-        let other = std::fs::read_to_string(folder.join("d/linked.txt")).unwrap();
+        let other = std::fs::read_to_string(directory.join("d/linked.txt")).unwrap();
         assert_eq!(other, now, "{command}: none is changed unless all are");
         std::fs::write(&file, now).unwrap();
         said(&mut agent, &session, command);
@@ -107,9 +107,9 @@ fn files_changed_since_stay_unchanged_by_each_command() {
 // R: W16
 #[test]
 fn read_only_file_leaves_all_files_unchanged_by_each_command() {
-    let folder = project();
-    let (mut agent, session) = changed(&folder);
-    let files = ["d/a.txt", "d/linked.txt"].map(|file| folder.join(file));
+    let directory = project();
+    let (mut agent, session) = changed(&directory);
+    let files = ["d/a.txt", "d/linked.txt"].map(|file| directory.join(file));
     let contents = || files.each_ref().map(|file| std::fs::read_to_string(file).unwrap());
     for (command, expected) in COMMANDS {
         let now = contents();
@@ -134,12 +134,13 @@ fn read_only_file_leaves_all_files_unchanged_by_each_command() {
 // R: T5, W19
 #[test]
 fn swapped_in_link_leads_no_command_outside() {
-    let (folder, outside) = (project(), project());
-    let (mut agent, session) = changed(&folder);
-    let [real, link] = ["d", "link"].map(|name| folder.join(name));
+    let (directory, outside) = (project(), project());
+    let (mut agent, session) = changed(&directory);
+    let [real, link] = ["d", "link"].map(|name| directory.join(name));
     symlink(outside.join("d"), &link).unwrap();
-    let contents = |folder: &Path| {
-        ["d/a.txt", "d/linked.txt"].map(|file| std::fs::read_to_string(folder.join(file)).unwrap())
+    let contents = |directory: &Path| {
+        ["d/a.txt", "d/linked.txt"]
+            .map(|file| std::fs::read_to_string(directory.join(file)).unwrap())
     };
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);

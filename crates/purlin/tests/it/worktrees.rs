@@ -5,15 +5,15 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::permissions::tree;
 
 #[expect(clippy::disallowed_methods, reason = "a real git is what the sandbox must let work")]
-fn git(folder: &Path, args: &[&str]) -> String {
+fn git(directory: &Path, args: &[&str]) -> String {
     let mut command = std::process::Command::new("git");
     command.args(["-c", "user.name=u", "-c", "user.email=u@example.com"]).args(args);
     let output =
-        command.current_dir(folder).env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+        command.current_dir(directory).env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
@@ -46,7 +46,7 @@ fn commit(data: &Path, cwd: &Path, inputs: &[Value]) -> (String, String) {
 #[test]
 fn commit_in_a_subdirectory_and_in_a_worktree_needs_permission() {
     // Commands have their own `/tmp`, so the rest of the repository would be missing there.
-    let top = Folder::outside_of_tmp();
+    let top = Directory::outside_of_tmp();
     let (data, main) = (top.join("data"), top.join("main"));
     std::fs::create_dir_all(main.join("sub")).unwrap();
     std::fs::write(main.join("sub/file"), "one\n").unwrap();
@@ -100,7 +100,7 @@ fn commit_in_a_subdirectory_and_in_a_worktree_needs_permission() {
 // R: T2, T7
 #[test]
 fn permission_for_git_does_not_permit_replacing_hooks() {
-    let top = Folder::new();
+    let top = Directory::new();
     let (data, main) = (top.join("data"), top.join("main"));
     std::fs::create_dir_all(&main).unwrap();
     git(&main, &["init", "-q", "-b", "main"]);
@@ -116,7 +116,7 @@ fn permission_for_git_does_not_permit_replacing_hooks() {
 // R: T7
 #[test]
 fn our_own_data_is_hidden_inside_a_session_directory() {
-    let top = Folder::new();
+    let top = Directory::new();
     let data = top.join("data");
     std::fs::create_dir_all(data.join("purlin")).unwrap();
     std::fs::write(data.join("purlin/auth.json"), "{ \"canary\": \"a key\" }").unwrap();

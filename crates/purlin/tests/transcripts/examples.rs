@@ -34,8 +34,8 @@ const OWN: [&str; 6] =
     ["agentCapabilities", "agentInfo", "authMethods", "models", "modes", "availableCommands"];
 
 fn examples() -> Vec<(String, Vec<Example>)> {
-    let folder = play::folder().join("dialect/examples");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let directory = play::directory().join("dialect/examples");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let documents = files.filter(|path| path.extension().is_some_and(|ending| ending == "json"));
     let read = |path: std::path::PathBuf| {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();

@@ -24,7 +24,7 @@ pub(crate) struct Loaded {
 }
 
 /// Returns the directory of all transcripts.
-pub(crate) fn folder() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance")
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn folder() -> PathBuf {
 /// Files beside the chapters are not transcripts: they are the beginnings that transcripts `use`.
 pub(crate) fn names() -> Vec<String> {
     let mut names = Vec::new();
-    for chapter in std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()) {
+    for chapter in std::fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().path()) {
         let name = chapter.file_name().unwrap().to_string_lossy().into_owned();
         if !chapter.is_dir() || NO_CHAPTERS.contains(&name.as_str()) {
             continue;
@@ -50,9 +50,9 @@ pub(crate) fn names() -> Vec<String> {
 
 /// Reads a transcript, or says what is wrong with it.
 pub(crate) fn load(name: &str) -> Result<Loaded, String> {
-    let path = folder().join(format!("{name}.acp"));
+    let path = directory().join(format!("{name}.acp"));
     let text = std::fs::read_to_string(&path).map_err(|err| format!("{name}: {err}"))?;
-    let used = |used: &str| std::fs::read_to_string(folder().join(format!("{used}.acp"))).ok();
+    let used = |used: &str| std::fs::read_to_string(directory().join(format!("{used}.acp"))).ok();
     let transcript = Transcript::parse(&text, &used).map_err(|err| format!("{name}: {err}"))?;
     Ok(Loaded { name: name.to_owned(), path, transcript })
 }
@@ -102,9 +102,9 @@ impl Loaded {
             if !self.is_stored() {
                 args.push("--forget".to_owned());
             }
-            process::Spec::new(env!("CARGO_BIN_EXE_purlin"), &stage.folder)
+            process::Spec::new(env!("CARGO_BIN_EXE_purlin"), &stage.directory)
                 .args(args)
-                .env("XDG_DATA_HOME", stage.folder.with_file_name("data"))
+                .env("XDG_DATA_HOME", stage.directory.with_file_name("data"))
         })
         .await
         .unwrap();
@@ -115,7 +115,7 @@ impl Loaded {
     fn serve_chat(&self, stage: &ProgramSetup) -> PathBuf {
         let mut script = String::new();
         let mut is_open = false;
-        for line in self.transcript.script(&stage.folder).lines() {
+        for line in self.transcript.script(&stage.directory).lines() {
             let step = line.trim().strip_prefix("model ").filter(|step| *step != "end");
             match step {
                 Some(step) => script.push_str(&format!("{step}\n")),
@@ -132,7 +132,7 @@ impl Loaded {
             "options": { "baseURL": url },
             "models": { "fake": { "limit": { "context": 32_000, "output": 4_000 } } },
         } });
-        let path = stage.folder.with_file_name("chat.json");
+        let path = stage.directory.with_file_name("chat.json");
         std::fs::write(&path, config.to_string()).unwrap();
         path
     }
@@ -187,11 +187,12 @@ pub(crate) async fn foreign_agent_is_played_against() {
     let agent = agent.with_extension(std::env::consts::EXE_EXTENSION);
     let black_box = load("prompt/black_box").unwrap();
     let played =
-        play_program(&black_box.transcript, |stage| process::Spec::new(&agent, &stage.folder));
+        play_program(&black_box.transcript, |stage| process::Spec::new(&agent, &stage.directory));
     let played = played.await.unwrap();
     assert!(played.passed(), "{}", played.report());
     // The player must also notice differences: this transcript has answers of Purlin alone.
     let own = load("initialize/handshake").unwrap();
-    let played = play_program(&own.transcript, |stage| process::Spec::new(&agent, &stage.folder));
+    let played =
+        play_program(&own.transcript, |stage| process::Spec::new(&agent, &stage.directory));
     assert!(!played.await.unwrap().passed());
 }

@@ -5,7 +5,7 @@ use engine::words::SessionId;
 use wire::acp::{schema, tolerate};
 use wire::{RequestId, RpcError};
 
-use super::open::{self, OpenRequest, check_folders};
+use super::open::{self, OpenRequest, check_directories};
 use crate::bridge::session_in;
 use crate::connection::Connection;
 use crate::mcp_servers::RequestedServers;
@@ -16,13 +16,13 @@ pub(super) fn run(
     request: tolerate::Reopen,
 ) -> Result<(), RpcError> {
     connection.check_login()?;
-    let more_folders = request.additional_directories.unwrap_or_default();
-    check_folders(request.cwd.as_deref(), &more_folders)?;
+    let more_directories = request.additional_directories.unwrap_or_default();
+    check_directories(request.cwd.as_deref(), &more_directories)?;
     let request = OpenRequest {
         session: SessionId::new(connection.services.clock.fresh_id()),
         start: Start::Fork { of: session_in(&request.session_id), cwd: request.cwd },
         mode: None,
-        more_folders,
+        more_directories,
         servers: RequestedServers::new(request.mcp_servers, request.mcp_problems),
     };
     open::open(connection, id, request, |session, modes, options| {

@@ -6,7 +6,7 @@ use engine::ports::{Listing, Query};
 use wire::acp::schema;
 use wire::{RequestId, RpcError};
 
-use super::open::check_folders;
+use super::open::check_directories;
 use crate::bridge;
 use crate::connection::Connection;
 
@@ -16,7 +16,7 @@ pub(super) fn run(
     request: schema::ListSessionsRequest,
 ) -> Result<(), RpcError> {
     connection.check_login()?;
-    check_folders(request.cwd.as_deref(), &[])?;
+    check_directories(request.cwd.as_deref(), &[])?;
     let query = Query { cwd: request.cwd, cursor: request.cursor };
     let hub = &connection.services.hub;
     let permit = hub.reserve().map_err(|err| connection.error_out(&err))?;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use wire::acp::{mcp_servers, members, schema};
 use wire::{RequestId, RpcError};
 
-use super::open::{self, OpenRequest, check_folders};
+use super::open::{self, OpenRequest, check_directories};
 use crate::connection::Connection;
 use crate::mcp_servers::{RequestedServers, problems_in};
 
@@ -20,7 +20,7 @@ pub(super) fn run(
     connection.check_login()?;
     let is_here = request.cwd == Path::new(".");
     let cwd = if is_here { connection.services.cwd.clone() } else { request.cwd };
-    check_folders(Some(&cwd), &request.additional_directories)?;
+    check_directories(Some(&cwd), &request.additional_directories)?;
     let mut meta = request.meta;
     let mode = members::meta_value(meta.as_ref(), "mode").and_then(Value::as_str).map(ModeId::new);
     let problems = members::take_meta_value(&mut meta, mcp_servers::PROBLEMS);
@@ -28,7 +28,7 @@ pub(super) fn run(
         session: SessionId::new(connection.services.clock.fresh_id()),
         start: Start::New { cwd },
         mode,
-        more_folders: request.additional_directories,
+        more_directories: request.additional_directories,
         servers: RequestedServers::new(request.mcp_servers, problems_in(problems)),
     };
     open::open(connection, id, request, |session, modes, options| {

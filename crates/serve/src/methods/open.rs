@@ -36,7 +36,7 @@ pub(super) struct OpenRequest {
     /// The mode to begin in, if the client named one.
     pub(super) mode: Option<ModeId>,
     /// The directories beside the working directory.
-    pub(super) more_folders: Vec<PathBuf>,
+    pub(super) more_directories: Vec<PathBuf>,
     pub(super) servers: RequestedServers,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn open<T: Serialize + 'static>(
     request: OpenRequest,
     respond: Respond<T>,
 ) -> Result<(), RpcError> {
-    let OpenRequest { session, start, mode, more_folders, servers } = request;
+    let OpenRequest { session, start, mode, more_directories, servers } = request;
     let hub = connection.services.hub.clone();
     let permit = hub.reserve().map_err(|err| connection.error_out(&err))?;
     let extras = connection.translator.session_extras();
@@ -96,7 +96,7 @@ pub(super) fn open<T: Serialize + 'static>(
     let workspace = Box::new(WorkspaceRequest {
         workspaces: Arc::clone(&connection.services.workspaces),
         must_exist: matches!(start, Start::New { .. }),
-        more_folders,
+        more_directories,
         requested: servers,
         servers: opened_servers,
         outlet: connection.outlet.clone(),
@@ -130,7 +130,7 @@ struct WorkspaceRequest {
     workspaces: Arc<Workspaces>,
     /// Whether the directories must exist. A stored session opens without: its history can still be read.
     must_exist: bool,
-    more_folders: Vec<PathBuf>,
+    more_directories: Vec<PathBuf>,
     requested: RequestedServers,
     /// Where the session's MCP servers go.
     servers: Arc<OnceLock<ReplaceableServers>>,
@@ -147,17 +147,17 @@ impl OpenWorkspace for WorkspaceRequest {
         session: SessionId,
         cwd: PathBuf,
     ) -> BoxFuture<'static, Result<Workspace, Error>> {
-        let WorkspaceRequest { workspaces, must_exist, more_folders, requested, .. } = *self;
+        let WorkspaceRequest { workspaces, must_exist, more_directories, requested, .. } = *self;
         let WorkspaceRequest { servers, outlet, budget, offers, limits, extras, .. } = *self;
         Box::pin(async move {
             extras.find(&cwd).await;
-            let folders = std::iter::once(cwd).chain(more_folders).collect();
+            let directories = std::iter::once(cwd).chain(more_directories).collect();
             let (of, timeout) = (session.clone(), extras.permission_timeout());
             let connect = move |scope| {
                 let editor = AcpEditor::new(of, outlet, budget, offers, limits, scope, timeout);
                 Arc::new(editor) as Arc<dyn Editor>
             };
-            let opened = workspaces.open(session, folders, must_exist, requested, connect);
+            let opened = workspaces.open(session, directories, must_exist, requested, connect);
             let (workspace, opened_servers) = opened.await?;
             servers.get_or_init(|| opened_servers);
             Ok(workspace)
@@ -174,8 +174,8 @@ pub(super) fn reopen<T: Serialize + 'static>(
     respond: Respond<T>,
 ) -> Result<(), RpcError> {
     connection.check_login()?;
-    let more_folders = request.additional_directories.unwrap_or_default();
-    check_folders(request.cwd.as_deref(), &more_folders)?;
+    let more_directories = request.additional_directories.unwrap_or_default();
+    check_directories(request.cwd.as_deref(), &more_directories)?;
     let servers = RequestedServers::new(request.mcp_servers, request.mcp_problems);
     let session = session_in(&request.session_id);
     if connection.loading.contains(&session) {
@@ -188,7 +188,7 @@ pub(super) fn reopen<T: Serialize + 'static>(
     let takes_over =
         request.meta.as_ref().and_then(|meta| meta.get("takeOver")) == Some(&true.into());
     let start = Start::Load { cwd: request.cwd, show, takes_over };
-    let request = OpenRequest { session, start, mode: None, more_folders, servers };
+    let request = OpenRequest { session, start, mode: None, more_directories, servers };
     open(connection, id, request, respond)
 }
 
@@ -276,11 +276,11 @@ fn announce(handle: &SessionHandle) {
 }
 
 /// Checks that directories are absolute.
-pub(super) fn check_folders(cwd: Option<&Path>, more: &[PathBuf]) -> Result<(), RpcError> {
+pub(super) fn check_directories(cwd: Option<&Path>, more: &[PathBuf]) -> Result<(), RpcError> {
     if cwd.is_some_and(|cwd| !cwd.is_absolute()) {
         return Err(fault::at("cwd", "'cwd' must be an absolute path".to_owned()));
     }
-    match more.iter().position(|folder| !folder.is_absolute()) {
+    match more.iter().position(|directory| !directory.is_absolute()) {
         Some(index) => {
             let path = format!("additionalDirectories[{index}]");
             Err(fault::at(&path, format!("'{path}' must be an absolute path")))

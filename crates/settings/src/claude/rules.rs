@@ -128,7 +128,7 @@ fn files(
         Some(home) => Ok(format!("{}/{rest}", home.display())),
         None => Err(unclear(key, "names the home directory, which is unknown")),
     };
-    // Absolute, or from the folder; in the folder, a single name is meant at any depth.
+    // Absolute, or from the directory; in the directory, a single name is meant at any depth.
     let mut paths: Vec<String> = match inside {
         path if path.starts_with("//") => vec![path[1..].to_owned()],
         path if path.starts_with("~/") => vec![from_home(&path[2..])?],
@@ -147,7 +147,7 @@ fn files(
         }
     };
     if effect == Effect::Restricts {
-        // A pattern of a folder covers everything in it.
+        // A pattern of a directory covers everything in it.
         let below: Vec<String> =
             paths.iter().map(|path| format!("{}/**", path.trim_end_matches('/'))).collect();
         paths.extend(below);
@@ -163,7 +163,7 @@ fn files(
 /// Translates one path. Our `*` crosses slashes, as `**` does there.
 fn one_file(path: &str, effect: Effect, key: &str) -> Result<Vec<String>, Unclear> {
     let path = match path.strip_suffix('/') {
-        Some(folder) => format!("{folder}/**"),
+        Some(directory) => format!("{directory}/**"),
         None => path.to_owned(),
     };
     let single = path.replace("**/*", "**").replace("**", "");

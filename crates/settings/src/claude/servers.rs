@@ -62,18 +62,18 @@ pub(crate) fn of_user(
     let mut local = LocalServers::new();
     let projects = value.get_mut("projects").map(Value::take).unwrap_or_default();
     if let Value::Object(projects) = projects {
-        for (folder, mut project) in projects {
+        for (directory, mut project) in projects {
             let mut found = McpServers::default();
             let servers = project.get_mut("mcpServers").map(Value::take).unwrap_or_default();
             if servers.as_object().is_some_and(|servers| !servers.is_empty()) {
-                found = read(servers, &format!("projects.{folder}.mcpServers"), rows);
+                found = read(servers, &format!("projects.{directory}.mcpServers"), rows);
             }
             for key in ["disabledMcpServers", "disabledMcpjsonServers"] {
                 let names = project.get(key).and_then(Value::as_array).into_iter().flatten();
                 found.disabled.extend(names.filter_map(Value::as_str).map(str::to_owned));
             }
             if found != McpServers::default() {
-                local.insert(PathBuf::from(folder), found);
+                local.insert(PathBuf::from(directory), found);
             }
         }
     }

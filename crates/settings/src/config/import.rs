@@ -125,12 +125,12 @@ impl Item {
 }
 
 /// Lists the settings of an OpenCode file, compared with our file.
-fn items(text: &str, own: &str, folder: &Path) -> (Vec<Item>, Vec<String>) {
+fn items(text: &str, own: &str, directory: &Path) -> (Vec<Item>, Vec<String>) {
     let (mut theirs, own) = (check(text), check(own).value);
     let mut items = Vec::new();
     for key in KEYS {
         let Some(mut value) = theirs.value.remove(key) else { continue };
-        make_absolute(&mut value, folder);
+        make_absolute(&mut value, directory);
         let line = |path: &str| theirs.lines.get(path).copied().unwrap_or(1);
         match value {
             // Rules depend on each other, so they are imported as a whole.
@@ -171,19 +171,19 @@ fn put(object: &jsonc_parser::cst::CstObject, items: Vec<Item>) -> anyhow::Resul
 }
 
 /// Makes relative paths in `{file:path}` absolute.
-fn make_absolute(value: &mut Value, folder: &Path) {
+fn make_absolute(value: &mut Value, directory: &Path) {
     match value {
         Value::String(text) => {
             let Some((front, rest)) = text.split_once("{file:") else { return };
             let path = rest.trim_start();
             if !path.starts_with(['/', '~']) {
                 let path = path.strip_prefix("./").unwrap_or(path);
-                *text = format!("{front}{{file:{}/{path}", folder.display());
+                *text = format!("{front}{{file:{}/{path}", directory.display());
             }
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| make_absolute(item, folder)),
+        Value::Array(items) => items.iter_mut().for_each(|item| make_absolute(item, directory)),
         Value::Object(members) => {
-            members.values_mut().for_each(|member| make_absolute(member, folder))
+            members.values_mut().for_each(|member| make_absolute(member, directory))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn import_writes_new_settings_and_leaves_existing_ones() {
-        let directory = tempfile::tempdir().unwrap();
-        let folder = directory.path().to_owned();
-        let (theirs, ours) = (folder.join("opencode.json"), folder.join("purlin.json"));
+        let temporary = tempfile::tempdir().unwrap();
+        let directory = temporary.path().to_owned();
+        let (theirs, ours) = (directory.join("opencode.json"), directory.join("purlin.json"));
         let text = r#"{
             "theme": "dark",
             "model": "a/b",
@@ -208,7 +208,7 @@ mod tests {
         std::fs::write(&theirs, text).unwrap();
         let before = "{\n  // mine\n  \"model\": \"c/d\",\n  \"agent\": { \"mine\": { \"prompt\": \"ours\" } }\n}\n";
         std::fs::write(&ours, before).unwrap();
-        let (found, problems) = items(text, before, &folder);
+        let (found, problems) = items(text, before, &directory);
         let mut paths: Vec<String> =
             found.iter().map(|item| format!("{} {}", item.path(), item.is_there)).collect();
         paths.sort();
@@ -229,7 +229,7 @@ mod tests {
         import.write(Some(ours.clone()), &directories).unwrap();
         let after = std::fs::read_to_string(&ours).unwrap();
         assert!(after.contains("// mine") && after.contains("\"c/d\""), "{after}");
-        assert!(after.contains(&format!("{{file:{}/look.md}}", folder.display())), "{after}");
+        assert!(after.contains(&format!("{{file:{}/look.md}}", directory.display())), "{after}");
         assert!(after.contains("\"ours\"") && !after.contains("theirs"), "{after}");
         assert_eq!(check(&after).problems, []);
     }

@@ -12,34 +12,40 @@ use crate::Environment;
 /// to `files`.
 pub(super) fn substitute(
     value: &mut Value,
-    folder: &Path,
+    directory: &Path,
     environment: &Environment,
     files: &mut Vec<PathBuf>,
 ) {
     match value {
         Value::String(text) if text.contains('{') => {
-            *text = replaced(text, folder, environment, files).0;
+            *text = replaced(text, directory, environment, files).0;
         }
         Value::Array(items) => {
-            items.iter_mut().for_each(|item| substitute(item, folder, environment, files))
+            items.iter_mut().for_each(|item| substitute(item, directory, environment, files))
         }
         Value::Object(members) => {
-            members.values_mut().for_each(|member| substitute(member, folder, environment, files));
+            members
+                .values_mut()
+                .for_each(|member| substitute(member, directory, environment, files));
         }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 /// Returns what a string references that does not exist.
-pub(super) fn missing_in(text: &str, folder: &Path, environment: &Environment) -> Option<String> {
-    let (_, missing) = replaced(text, folder, environment, &mut Vec::new());
+pub(super) fn missing_in(
+    text: &str,
+    directory: &Path,
+    environment: &Environment,
+) -> Option<String> {
+    let (_, missing) = replaced(text, directory, environment, &mut Vec::new());
     (!missing.is_empty()).then(|| missing.join(" and "))
 }
 
 /// Returns a string with its references replaced, and those that are missing.
 fn replaced(
     text: &str,
-    folder: &Path,
+    directory: &Path,
     environment: &Environment,
     files: &mut Vec<PathBuf>,
 ) -> (String, Vec<String>) {
@@ -59,7 +65,7 @@ fn replaced(
                 None => missing.push(format!("the variable {} is not set", name.trim())),
             },
             Some(("file", path)) => {
-                let path = locate(path.trim(), folder, environment.directories.home.as_deref());
+                let path = locate(path.trim(), directory, environment.directories.home.as_deref());
                 files.push(path.clone());
                 match read(&path) {
                     Ok(text) => out.push_str(&text),
@@ -79,10 +85,10 @@ fn replaced(
 }
 
 /// Returns the path of a file. Paths are relative to the configuration.
-fn locate(path: &str, folder: &Path, home: Option<&Path>) -> PathBuf {
+fn locate(path: &str, directory: &Path, home: Option<&Path>) -> PathBuf {
     match (path.strip_prefix("~/"), home) {
         (Some(path), Some(home)) => home.join(path),
-        _ => folder.join(path),
+        _ => directory.join(path),
     }
 }
 
@@ -116,14 +122,14 @@ mod tests {
 
     #[test]
     fn variables_and_files_are_substituted() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("key"), " from a file\n").unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("key"), " from a file\n").unwrap();
         let environment = environment();
         let home = "/home/me";
         let mut value = json!({ "a": ["x {env:HOME}", "{file:key}!"], "b": "{env:PURLIN_NOT_SET}", "c": "{a} {env:HOME", "d": 1 });
         let mut files = Vec::new();
-        substitute(&mut value, folder.path(), &environment, &mut files);
-        assert_eq!(files, [folder.path().join("key")]);
+        substitute(&mut value, directory.path(), &environment, &mut files);
+        assert_eq!(files, [directory.path().join("key")]);
         assert_eq!(
             value,
             json!({ "a": [format!("x {home}"), "from a file!"], "b": "", "c": "{a} {env:HOME", "d": 1 })

@@ -37,7 +37,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    fn folders(self) -> [&'static str; 2] {
+    fn directories(self) -> [&'static str; 2] {
         match self {
             Sort::Agents => ["agents", "agent"],
             Sort::Commands => ["commands", "command"],
@@ -66,25 +66,25 @@ pub fn of_user(
 pub(crate) fn paths_of_user(directories: &Directories) -> Vec<PathBuf> {
     let tops = directories.config.iter().chain(&directories.opencode_config);
     let tops = tops.chain(&directories.claude);
-    let names = [Sort::Agents, Sort::Commands].map(Sort::folders);
-    let folders = tops.flat_map(|top| names.as_flattened().iter().map(|name| top.join(name)));
-    folders.flat_map(|folder| markdown_in(&folder)).collect()
+    let names = [Sort::Agents, Sort::Commands].map(Sort::directories);
+    let found = tops.flat_map(|top| names.as_flattened().iter().map(|name| top.join(name)));
+    found.flat_map(|directory| markdown_in(&directory)).collect()
 }
 
-/// How deep files may lie below their folder.
+/// How deep files may lie below their directory.
 const DEEPEST: usize = 3;
 
-/// Returns the Markdown files in a folder and in the folders below it. Links to folders are not followed.
-pub(crate) fn markdown_in(folder: &Path) -> Vec<PathBuf> {
+/// Returns the Markdown files in a directory and in the directories below it. Links to directories are not followed.
+pub(crate) fn markdown_in(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut open = vec![(folder.to_owned(), 0)];
-    while let Some((folder, depth)) = open.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+    let mut open = vec![(directory.to_owned(), 0)];
+    while let Some((directory, depth)) = open.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
         for entry in entries.flatten().take(MOST) {
-            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_folder && depth < DEEPEST {
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_directory && depth < DEEPEST {
                 open.push((entry.path(), depth + 1));
-            } else if !is_folder && entry.path().extension().is_some_and(|end| end == "md") {
+            } else if !is_directory && entry.path().extension().is_some_and(|end| end == "md") {
                 found.push(entry.path());
             }
         }
@@ -95,25 +95,25 @@ pub(crate) fn markdown_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns the name of a file: `git/commit.md` is `git:commit`.
-fn name_of(path: &Path, folder: &Path) -> String {
-    let inside = path.strip_prefix(folder).unwrap_or(path).with_extension("");
+fn name_of(path: &Path, directory: &Path) -> String {
+    let inside = path.strip_prefix(directory).unwrap_or(path).with_extension("");
     let parts = inside.components().map(|part| part.as_os_str().to_string_lossy().into_owned());
     parts.collect::<Vec<_>>().join(":")
 }
 
 /// Reads a project's files. Links are not followed: they may lead out of the project.
 pub fn of_project(
-    folder: &Path,
+    directory: &Path,
     sort: Sort,
     reader: &dyn ReadText,
     problems: &mut Vec<String>,
 ) -> Vec<Found> {
     let tops = [(".purlin", false), (".opencode", false), (".claude", true)];
     let read = |(name, is_claude): (&str, bool)| {
-        let top = folder.join(name);
+        let top = directory.join(name);
         match is_link(&top) {
             true => Vec::new(),
-            false => read_top((folder, &top), is_claude, sort, reader, problems),
+            false => read_top((directory, &top), is_claude, sort, reader, problems),
         }
     };
     tops.map(read).into_iter().flatten().collect()
@@ -128,18 +128,18 @@ fn read_top(
     problems: &mut Vec<String>,
 ) -> Vec<Found> {
     let mut found = Vec::new();
-    for name in sort.folders() {
-        let folder = top.join(name);
-        if is_link(&folder) {
+    for name in sort.directories() {
+        let directory = top.join(name);
+        if is_link(&directory) {
             continue;
         }
-        for path in &markdown_in(&folder) {
+        for path in &markdown_in(&directory) {
             let shown = path.strip_prefix(base).unwrap_or(path).to_string_lossy().into_owned();
             match read(path, reader) {
                 Ok(text) => {
                     let (head, body) = front_matter::split(&text);
                     let name = match sort {
-                        Sort::Commands => name_of(path, &folder),
+                        Sort::Commands => name_of(path, &directory),
                         Sort::Agents => {
                             path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
                         }

@@ -26,12 +26,12 @@ pub(super) fn add(
     let mut open = vec![(PathBuf::from(&file.origin), file.text.clone(), 0)];
     let mut count = 0;
     while let Some((from, text, depth)) = open.pop() {
-        let folder = from.parent().unwrap_or(Path::new("/"));
+        let directory = from.parent().unwrap_or(Path::new("/"));
         for named in imports(&text) {
             let path = match (named.strip_prefix("~/"), &places.home) {
                 (Some(rest), Some(home)) if is_own => home.join(rest),
                 (Some(_), _) => continue,
-                (None, _) => folder.join(named),
+                (None, _) => directory.join(named),
             };
             let is_refused = !is_own && is_private(&path, files);
             let origin = path.to_string_lossy().into_owned();
@@ -73,7 +73,7 @@ fn imports(text: &str) -> Vec<&str> {
     found
 }
 
-/// Returns the rules below a `.claude` folder that apply always, or, with a path, those that are about this path.
+/// Returns the rules below a `.claude` directory that apply always, or, with a path, those that are about this path.
 pub(super) fn rules(
     claude: &Path,
     about: Option<&Path>,

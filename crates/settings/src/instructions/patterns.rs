@@ -27,9 +27,9 @@ pub(super) fn find(pattern: &str, chain: &[PathBuf], home: Option<&Path>) -> Vec
             found.extend(files.into_iter().map(|path| (is_own(&path), path)));
         }
         None => {
-            for folder in chain {
+            for directory in chain {
                 let mut files = Vec::new();
-                expand(folder, &segments(pattern), &mut budget, &mut files);
+                expand(directory, &segments(pattern), &mut budget, &mut files);
                 found.extend(files.into_iter().map(|path| (false, path)));
             }
         }
@@ -42,20 +42,20 @@ fn segments(pattern: &str) -> Vec<&str> {
     pattern.split('/').filter(|segment| !matches!(*segment, "" | "." | "..")).collect()
 }
 
-fn expand(folder: &Path, segments: &[&str], budget: &mut usize, found: &mut Vec<PathBuf>) {
+fn expand(directory: &Path, segments: &[&str], budget: &mut usize, found: &mut Vec<PathBuf>) {
     let Some((segment, rest)) = segments.split_first() else {
-        if folder.is_file() {
-            found.push(folder.to_owned());
+        if directory.is_file() {
+            found.push(directory.to_owned());
         }
         return;
     };
     if !segment.contains(['*', '?']) {
-        return expand(&folder.join(segment), rest, budget, found);
+        return expand(&directory.join(segment), rest, budget, found);
     }
     if *segment == "**" {
-        expand(folder, rest, budget, found);
+        expand(directory, rest, budget, found);
     }
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
     let mut paths: Vec<PathBuf> = Vec::new();
     for entry in entries.flatten() {
         if *budget == 0 || found.len() >= MOST_FILES {

@@ -10,7 +10,7 @@ use super::{Places, ProjectFiles, read_own, read_project, real};
 use crate::custom::front_matter;
 
 /// Where a project has skills.
-const FOLDERS: [&str; 4] =
+const DIRECTORIES: [&str; 4] =
     [".purlin/skills", ".claude/skills", ".opencode/skill", ".opencode/skills"];
 /// How much of a SKILL.md is read to list it.
 const HEAD: usize = 4 * 1024;
@@ -23,8 +23,8 @@ const MOST_ENTRIES: usize = 200;
 #[must_use]
 pub fn find(places: &Places, files: &dyn ProjectFiles) -> Vec<Skill> {
     let mut all: Vec<Skill> = Vec::new();
-    for (folder, is_own) in folders(places) {
-        for place in entries(&folder) {
+    for (directory, is_own) in directories(places) {
+        for place in entries(&directory) {
             let path = place.join("SKILL.md");
             let head =
                 if is_own { read_own(&path, HEAD) } else { read_project(files, &path, HEAD) };
@@ -35,8 +35,8 @@ pub fn find(places: &Places, files: &dyn ProjectFiles) -> Vec<Skill> {
                     values.get(key).and_then(Value::as_str).map(|value| value.trim().to_owned());
                 value.filter(|value| !value.is_empty())
             };
-            let of_folder = || place.file_name().map(|name| name.to_string_lossy().into_owned());
-            let Some(name) = value("name").or_else(of_folder) else { continue };
+            let of_directory = || place.file_name().map(|name| name.to_string_lossy().into_owned());
+            let Some(name) = value("name").or_else(of_directory) else { continue };
             let description = value("description").unwrap_or_default();
             let origin = path.to_string_lossy().into_owned();
             all.retain(|known| known.name != name);
@@ -47,16 +47,18 @@ pub fn find(places: &Places, files: &dyn ProjectFiles) -> Vec<Skill> {
 }
 
 /// Returns the directories of skills, and whether each is the user's.
-fn folders(places: &Places) -> impl Iterator<Item = (PathBuf, bool)> {
+fn directories(places: &Places) -> impl Iterator<Item = (PathBuf, bool)> {
     let user = places.user.iter().rev();
-    let user = user.flat_map(|folder| ["skill", "skills"].map(|name| (folder.join(name), true)));
+    let user =
+        user.flat_map(|directory| ["skill", "skills"].map(|name| (directory.join(name), true)));
     let project = places.chain.iter();
-    let project = project.flat_map(|folder| FOLDERS.map(|name| (folder.join(name), false)));
+    let project =
+        project.flat_map(|directory| DIRECTORIES.map(|name| (directory.join(name), false)));
     user.chain(project)
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut paths: Vec<PathBuf> =
         entries.flatten().take(MOST_ENTRIES).map(|entry| entry.path()).collect();
     paths.sort();
@@ -87,14 +89,16 @@ fn locate(
         return Err(format!("unknown skill `{name}`; available: {}", names.join(", ")));
     };
     let path = PathBuf::from(&skill.origin);
-    let Some(folder) = path.parent() else { return Err("the skill has no directory".to_owned()) };
+    let Some(directory) = path.parent() else {
+        return Err("the skill has no directory".to_owned());
+    };
     let is_below =
         Path::new(file).components().all(|part| matches!(part, std::path::Component::Normal(_)));
-    let path = folder.join(file);
-    if !is_below || !real(&path).starts_with(real(folder)) {
+    let path = directory.join(file);
+    if !is_below || !real(&path).starts_with(real(directory)) {
         return Err(format!("`{file}` is not in the skill's folder"));
     }
-    Ok((folder.to_owned(), path))
+    Ok((directory.to_owned(), path))
 }
 
 /// Loads a file of a skill, for the model.
@@ -107,8 +111,8 @@ pub fn load(
     name: &str,
     file: &str,
 ) -> Result<String, String> {
-    let (folder, path) = locate(places, files, name, file)?;
-    let is_own = places.user.iter().any(|user| folder.starts_with(user));
+    let (directory, path) = locate(places, files, name, file)?;
+    let is_own = places.user.iter().any(|user| directory.starts_with(user));
     let read =
         if is_own { read_own(&path, MAX_FILE) } else { read_project(files, &path, MAX_FILE) };
     let Some((text, size)) = read else {
@@ -119,7 +123,7 @@ pub fn load(
     if (text.len() as u64) < size {
         shown.push_str(&format!("\n[truncated: {} of {size} bytes]", text.len()));
     }
-    let others: Vec<String> = entries(&folder)
+    let others: Vec<String> = entries(&directory)
         .iter()
         .filter_map(|path| Some(visible(&path.file_name()?.to_string_lossy())))
         .filter(|name| name != file)
@@ -127,7 +131,7 @@ pub fn load(
     if !others.is_empty() {
         shown.push_str(&format!(
             "\n\nOther files in {}: {}",
-            visible(&folder.to_string_lossy()),
+            visible(&directory.to_string_lossy()),
             others.join(", ")
         ));
     }

@@ -20,7 +20,7 @@ pub(crate) fn plain(path: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
-/// Describes a command in the sandbox that starts in the first of these folders.
+/// Describes a command in the sandbox that starts in the first of these directories.
 pub(crate) fn place<'a>(
     roots: &'a [PathBuf],
     writable: &'a [PathBuf],

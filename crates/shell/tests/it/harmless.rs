@@ -1,7 +1,7 @@
 //! Commands that are allowed as read-only run in a real bash, and must not change anything.
 //!
 //! These are the allowed commands of the corpus, and every letter as an option of every program that is listed as read-only. A
-//! dangerous one could only reach files of a scratch folder.
+//! dangerous one could only reach files of a scratch directory.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,11 +28,11 @@ struct Scratch {
 impl Scratch {
     fn new() -> Scratch {
         let removed_on_drop = tempfile::tempdir().unwrap();
-        let folder = removed_on_drop.path().to_owned();
+        let directory = removed_on_drop.path().to_owned();
         for sub in ["src", "tests", "home", ".github/workflows", "a"] {
-            std::fs::create_dir_all(folder.join(sub)).unwrap();
+            std::fs::create_dir_all(directory.join(sub)).unwrap();
         }
-        let folder = folder.canonicalize().unwrap();
+        let directory = directory.canonicalize().unwrap();
         for file in [
             "x",
             "b",
@@ -45,9 +45,9 @@ impl Scratch {
             "package.json",
             "x.json",
         ] {
-            std::fs::write(folder.join(file), "{\"b\": 1}\nalpha beta\nalpha beta\n").unwrap();
+            std::fs::write(directory.join(file), "{\"b\": 1}\nalpha beta\nalpha beta\n").unwrap();
         }
-        let scratch = Scratch { top: folder, _removed_on_drop: removed_on_drop };
+        let scratch = Scratch { top: directory, _removed_on_drop: removed_on_drop };
         scratch.run("git init -q . && git -c user.name=u -c user.email=u@example.com commit -q --allow-empty -m m");
         scratch
     }
@@ -77,8 +77,8 @@ impl Scratch {
     fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut open = vec![self.top.clone()];
-        while let Some(folder) = open.pop() {
-            for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        while let Some(directory) = open.pop() {
+            for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
                 let path = entry.path();
                 // Git caches there which files it checked; in the sandbox it cannot.
                 if path.ends_with(".git/index") {
@@ -93,7 +93,7 @@ impl Scratch {
         found
     }
 
-    /// Counts the processes whose working folder is here.
+    /// Counts the processes whose working directory is here.
     fn processes(&self) -> usize {
         let stands_here = |entry: &std::fs::DirEntry| {
             std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(&self.top))
@@ -140,7 +140,7 @@ fn allowed_commands_change_nothing() {
     eprintln!("{} commands were run, and changed nothing", commands.len());
 }
 
-/// Tells whether a command changes something in a fresh folder.
+/// Tells whether a command changes something in a fresh directory.
 fn changes(command: &str) -> bool {
     let scratch = Scratch::new();
     let before = scratch.contents();

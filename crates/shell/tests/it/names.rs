@@ -1,4 +1,4 @@
-//! Patterns, braces and links in a real folder: the expected expansions are compared with a real bash, and programs that read
+//! Patterns, braces and links in a real directory: the expected expansions are compared with a real bash, and programs that read
 //! recursively are asked about secrets.
 
 use std::os::unix::fs::symlink;
@@ -11,7 +11,7 @@ use proptest::test_runner::TestRunner;
 use shell::{Context, Verdict, needs, real};
 use tempfile::TempDir;
 
-/// A project with secrets, hidden files and links, next to a folder outside of it.
+/// A project with secrets, hidden files and links, next to a directory outside of it.
 struct Project {
     top: PathBuf,
     _removed_on_drop: TempDir,
@@ -21,8 +21,8 @@ impl Project {
     fn new() -> Project {
         let removed_on_drop = tempfile::tempdir().unwrap();
         let top = removed_on_drop.path().to_owned();
-        for folder in ["w/src/deep", "w/sub/a", "w/.hidden", "w/clean/more", "w/tests", "out"] {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+        for directory in ["w/src/deep", "w/sub/a", "w/.hidden", "w/clean/more", "w/tests", "out"] {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         let top = top.canonicalize().unwrap();
         for file in [
@@ -288,7 +288,7 @@ const WORDS: &[&str] = &[
 fn word_is_allowed_only_if_every_expansion_in_bash_is() {
     let project = Project::new();
     let mut words: Vec<String> = WORDS.iter().map(|word| (*word).to_owned()).collect();
-    // Fragments that mean something to the shell or in this folder, in any order.
+    // Fragments that mean something to the shell or in this directory, in any order.
     let pieces = prop::sample::select(vec![
         "*",
         "?",
@@ -355,7 +355,7 @@ fn word_is_allowed_only_if_every_expansion_in_bash_is() {
     assert!(unasked > 500 && many > 100, "{unasked} {many}");
 }
 
-/// Commands in this folder, with the expected verdict for each.
+/// Commands in this directory, with the expected verdict for each.
 const COMMANDS: &[(bool, &str)] = &[
     // Names from expansions.
     (false, "rm {a,../b}"),
@@ -387,7 +387,7 @@ const COMMANDS: &[(bool, &str)] = &[
     (true, "echo {1..3}"),
     (true, "ls clean/[mo]*"),
     (true, "cat nothing*"),
-    // Folders that are read recursively.
+    // Directories that are read recursively.
     (false, "grep -r token ."),
     (false, "grep -rn token"),
     (false, "grep -R token src"),
@@ -487,7 +487,7 @@ const COMMANDS: &[(bool, &str)] = &[
     (false, "jq -n --rawfile a .env '$a'"),
     (false, "yq -n 'load_str(\".env\")'"),
     (false, "rg -f .env a"),
-    // Folders that a loop has entered.
+    // Directories that a loop has entered.
     (false, "for i in 1 2; do cat x; cd sub; done"),
     (false, "for i in 1 2 3; do cd sub/a; cd a; done; cat secret.txt"),
     (false, "while true; do cd sub; cd a; cat secret.txt; done"),
@@ -498,7 +498,7 @@ const COMMANDS: &[(bool, &str)] = &[
 
 // R: T2
 #[test]
-fn every_command_in_a_real_folder_gets_its_expected_verdict() {
+fn every_command_in_a_real_directory_gets_its_expected_verdict() {
     let project = Project::new();
     let mut wrong = Vec::new();
     for (runs, command) in COMMANDS {
@@ -534,7 +534,7 @@ fn names_that_xargs_splits_need_permission() {
     }
 }
 
-/// So that a rule of the user about the file applies when its folder is read.
+/// So that a rule of the user about the file applies when its directory is read.
 #[test]
 fn recursive_read_asks_for_each_secret_by_name() {
     let project = Project::new();
@@ -542,10 +542,10 @@ fn recursive_read_asks_for_each_secret_by_name() {
     assert_eq!(project.asked("grep -r token src"), [format!("Read: {}", secret.display())]);
 }
 
-/// Our own keys and rules belong to no session, even inside its folders.
+/// Our own keys and rules belong to no session, even inside its directories.
 // R: T7
 #[test]
-fn our_own_folder_is_asked_for_like_one_outside() {
+fn our_own_directory_is_asked_for_like_one_outside() {
     let project = Project::new();
     let ours = project.work().join("clean/ours");
     assert_eq!(project.asked("grep -r token clean"), [""; 0]);

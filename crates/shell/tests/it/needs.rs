@@ -64,8 +64,8 @@ fn extra_permission_is_needed_for_each_simple_command() {
 /// A rule for commits is about the repository here. Elsewhere in the project git may find another, with hooks.
 // R: T2, T7
 #[test]
-fn git_in_another_folder_needs_a_separate_permission() {
-    let folder = "/no/such/work/lib";
+fn git_in_another_directory_needs_a_separate_permission() {
+    let directory = "/no/such/work/lib";
     let asks_again = |command: &str| {
         let needs = needs_with(command, NeedKind::Git);
         let is_extra = |need: &&Need| need.kind == NeedKind::Git && need.form != Form::Exact;
@@ -74,9 +74,9 @@ fn git_in_another_folder_needs_a_separate_permission() {
             && extra.count() > 0
     };
     for command in [
-        format!("cd {folder} && git commit -m x"),
-        format!("(cd {folder}; git commit -m x)"),
-        format!("bash -c 'cd {folder}; git commit -m x'"),
+        format!("cd {directory} && git commit -m x"),
+        format!("(cd {directory}; git commit -m x)"),
+        format!("bash -c 'cd {directory}; git commit -m x'"),
         "cd $X && git commit -m x".to_owned(),
     ] {
         assert!(asks_again(&command), "{command}");
@@ -430,9 +430,13 @@ fn permanent_answer_never_covers_the_whole_disk() {
         ["ls /", "ls /etc", "cat /proc/1/environ", "ls ~", "cat ~/x", "find / -name x", "cat /x"]
     {
         for need in needs_of(command).into_iter().filter(|need| need.default != Verdict::Allow) {
-            let Some(Always::Below(folder)) = need.always else { continue };
+            let Some(Always::Below(directory)) = need.always else { continue };
             for place in ["/home/user/.ssh/id_rsa", "/etc/shadow", "/root/.netrc"] {
-                assert!(!Path::new(place).starts_with(&folder), "{command}: {}", folder.display());
+                assert!(
+                    !Path::new(place).starts_with(&directory),
+                    "{command}: {}",
+                    directory.display()
+                );
             }
         }
     }

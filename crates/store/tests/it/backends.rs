@@ -47,8 +47,8 @@ fn memory_follows_the_contract() {
 #[test]
 fn sqlite_follows_the_contract() {
     check(|rule| {
-        let folder = TempDir::new().unwrap();
-        rule(&mut Sqlite::open(&folder.path().join("sessions.db")).unwrap());
+        let directory = TempDir::new().unwrap();
+        rule(&mut Sqlite::open(&directory.path().join("sessions.db")).unwrap());
     });
 }
 
@@ -166,9 +166,9 @@ fn facts_change_one_by_one(backend: &mut dyn Backend) {
 fn pages_list_every_session_by_time(backend: &mut dyn Backend) {
     let count = PAGE as u64 * 2 + 7;
     for number in 0..count {
-        let folder = if number % 3 == 0 { "/a" } else { "/b" };
+        let directory = if number % 3 == 0 { "/a" } else { "/b" };
         // Several have the same time, so the order must not depend on it alone.
-        let info = info(&format!("s{number}"), folder, number / 5);
+        let info = info(&format!("s{number}"), directory, number / 5);
         backend.create(&info, "me", &text("own")).unwrap();
     }
     for (cwd, expected) in [(None, count), (Some("/a"), count.div_ceil(3))] {
@@ -230,8 +230,8 @@ fn durable_objects_follow_the_contract() {
 /// Two connections to one database, like two processes.
 #[test]
 fn two_writers_of_one_database_fence_each_other() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("sessions.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("sessions.db");
     let (mut one, mut two) = (Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap());
     one.create(&info("s", "/w", 1), "one", &text("own")).unwrap();
     assert_eq!(one.append("s", 1, 1, &[text("a")], None), Ok(2));

@@ -356,14 +356,14 @@ async fn text_continues_while_the_disk_syncs() {
 /// D21, D22: the clock jumps back and forward by a day. The order of records does not change, and nothing expires.
 #[tokio::test]
 async fn clock_jump_changes_no_order_and_loses_nothing() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let clock = Arc::new(TestClock::default());
     let day = Duration::from_secs(86_400);
     *clock.0.lock().unwrap() = 2 * day;
     let options = Options {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         expire_days: 2,
-        ..options(folder.path())
+        ..options(directory.path())
     };
     let store = Store::new(options);
     let shown = Shown::default();

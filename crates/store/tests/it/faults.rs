@@ -8,8 +8,8 @@ use tempfile::TempDir;
 
 use crate::sessions::{id, load, options, prompt, say, wait_for_end_of};
 
-async fn one_session(folder: &TempDir) {
-    let store = Store::new(options(folder.path()));
+async fn one_session(directory: &TempDir) {
+    let store = Store::new(options(directory.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     for turn in 0..3 {
         prompt(&store, &id("s"), &format!("prompt {turn}")).await.unwrap();
@@ -17,11 +17,11 @@ async fn one_session(folder: &TempDir) {
     }
     store.release(&id("s"), State::Paused).await.unwrap();
     drop(store);
-    wait_for_end_of(folder).await;
+    wait_for_end_of(directory).await;
 }
 
-fn change(folder: &Path, sql: &str) {
-    let connection = rusqlite::Connection::open(folder.join("sessions.db")).unwrap();
+fn change(directory: &Path, sql: &str) {
+    let connection = rusqlite::Connection::open(directory.join("sessions.db")).unwrap();
     assert!(connection.execute(sql, []).is_ok(), "{sql}");
 }
 
@@ -38,10 +38,10 @@ async fn damaged_record_is_skipped_and_reported() {
         ("DELETE FROM journal WHERE key & 0xffff = 3", "missing"),
     ];
     for (damage, expected) in damages {
-        let folder = TempDir::new().unwrap();
-        one_session(&folder).await;
-        change(folder.path(), damage);
-        let store = Store::new(options(folder.path()));
+        let directory = TempDir::new().unwrap();
+        one_session(&directory).await;
+        change(directory.path(), damage);
+        let store = Store::new(options(directory.path()));
         let (stored, events) = load(&store, &id("s")).await;
         assert_eq!(events.len(), 5, "{damage}: {events:?}");
         assert_eq!(stored.problems.len(), 1, "{damage}");
@@ -54,11 +54,11 @@ async fn damaged_record_is_skipped_and_reported() {
 /// D14: a store of a newer version is read but not written; new sessions work but are not stored.
 #[tokio::test]
 async fn store_of_a_newer_version_is_read_but_not_written() {
-    let folder = TempDir::new().unwrap();
-    one_session(&folder).await;
-    change(folder.path(), "PRAGMA user_version = 99");
-    let before = std::fs::read(folder.path().join("sessions.db")).unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    one_session(&directory).await;
+    change(directory.path(), "PRAGMA user_version = 99");
+    let before = std::fs::read(directory.path().join("sessions.db")).unwrap();
+    let store = Store::new(options(directory.path()));
     let (stored, events) = load(&store, &id("s")).await;
     assert_eq!(events.len(), 6);
     assert!(stored.problems.is_empty());
@@ -73,18 +73,18 @@ async fn store_of_a_newer_version_is_read_but_not_written() {
     assert!(store.delete(&id("s")).await.is_err());
     assert_eq!(store.list(Query::default()).await.unwrap().sessions.len(), 1);
     drop(store);
-    assert_eq!(std::fs::read(folder.path().join("sessions.db")).unwrap(), before);
+    assert_eq!(std::fs::read(directory.path().join("sessions.db")).unwrap(), before);
 }
 
 /// D25: no data directory, or one that cannot be created.
 #[tokio::test]
 async fn sessions_are_in_memory_without_a_data_directory() {
-    let folder = TempDir::new().unwrap();
-    let file = folder.path().join("file");
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("file");
     std::fs::write(&file, "in the way").unwrap();
     for place in [Location::Nowhere, Location::Directory(file.join("purlin"))] {
         let store =
-            Store::new(store::Options { location: place.clone(), ..options(folder.path()) });
+            Store::new(store::Options { location: place.clone(), ..options(directory.path()) });
         assert!(!store.is_persistent());
         assert!(store.problem().is_some());
         store.create(&id("s"), Path::new("/w")).await.unwrap();
@@ -97,31 +97,31 @@ async fn sessions_are_in_memory_without_a_data_directory() {
 /// D10 on the whole file: it is renamed, and the program continues.
 #[tokio::test]
 async fn file_that_is_not_a_database_is_renamed() {
-    let folder = TempDir::new().unwrap();
-    one_session(&folder).await;
-    let path = folder.path().join("sessions.db");
+    let directory = TempDir::new().unwrap();
+    one_session(&directory).await;
+    let path = directory.path().join("sessions.db");
     std::fs::write(
         &path,
         b"this is no database, and it is long enough to look like one".repeat(99),
     )
     .unwrap();
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&id("new"), Path::new("/w")).await.unwrap();
     assert!(store.is_persistent());
-    let aside = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let aside = std::fs::read_dir(directory.path()).unwrap().flatten();
     assert!(aside.into_iter().any(|entry| entry.file_name().to_string_lossy().contains("damaged")));
 }
 
 /// D10: the file cut at every page and in the middle of each. No cut causes a panic or a hang, and a new session works.
 #[tokio::test]
 async fn truncated_database_never_prevents_new_sessions() {
-    let folder = TempDir::new().unwrap();
-    one_session(&folder).await;
-    let whole = std::fs::read(folder.path().join("sessions.db")).unwrap();
+    let directory = TempDir::new().unwrap();
+    one_session(&directory).await;
+    let whole = std::fs::read(directory.path().join("sessions.db")).unwrap();
     for length in (0..whole.len()).step_by(2048) {
-        let folder = TempDir::new().unwrap();
-        std::fs::write(folder.path().join("sessions.db"), &whole[..length]).unwrap();
-        let store = Store::new(options(folder.path()));
+        let directory = TempDir::new().unwrap();
+        std::fs::write(directory.path().join("sessions.db"), &whole[..length]).unwrap();
+        let store = Store::new(options(directory.path()));
         match store.load(&id("s"), None).await {
             Ok(_) | Err(JournalError::NotFound | JournalError::Failed(_)) => {}
             Err(err) => panic!("cut at {length}: {err}"),
@@ -135,21 +135,21 @@ async fn truncated_database_never_prevents_new_sessions() {
 /// a hang, or text that was never written.
 #[tokio::test]
 async fn damaged_database_or_log_never_stops_the_program() {
-    let folder = TempDir::new().unwrap();
-    one_session(&folder).await;
-    let whole = std::fs::read(folder.path().join("sessions.db")).unwrap();
+    let directory = TempDir::new().unwrap();
+    one_session(&directory).await;
+    let whole = std::fs::read(directory.path().join("sessions.db")).unwrap();
     for at in (0..whole.len()).step_by(331) {
         let mut flipped = whole.clone();
         flipped[at] ^= 0x55;
         try_to_load(&flipped, None, &format!("byte {at} flipped")).await;
     }
     // A store that is not closed has everything in its log.
-    let folder = TempDir::new().unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let store = Store::new(options(directory.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("s"), "prompt").await.unwrap();
-    let file = std::fs::read(folder.path().join("sessions.db")).unwrap();
-    let log = std::fs::read(folder.path().join("sessions.db-wal")).unwrap();
+    let file = std::fs::read(directory.path().join("sessions.db")).unwrap();
+    let log = std::fs::read(directory.path().join("sessions.db-wal")).unwrap();
     for tail in (0..log.len()).step_by(1021) {
         let mut emptied = log.clone();
         emptied[log.len() - tail..].fill(0);
@@ -163,12 +163,12 @@ async fn damaged_database_or_log_never_stops_the_program() {
 }
 
 async fn try_to_load(file: &[u8], log: Option<&[u8]>, what: &str) {
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("sessions.db"), file).unwrap();
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("sessions.db"), file).unwrap();
     if let Some(log) = log {
-        std::fs::write(folder.path().join("sessions.db-wal"), log).unwrap();
+        std::fs::write(directory.path().join("sessions.db-wal"), log).unwrap();
     }
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     match store.load(&id("s"), None).await {
         Ok(stored) => {
             let said = stored.history.messages().iter().map(|message| format!("{message:?}"));

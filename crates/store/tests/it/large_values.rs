@@ -50,9 +50,9 @@ fn asked(stored: &StoredSession) -> Vec<Value> {
 // R: S2
 #[tokio::test]
 async fn file_written_as_requested_is_stored_once() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let (one, two) = (id("one"), id("two"));
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     write(&store, &one).await;
     let bytes = store.list(Query::default()).await.unwrap().sessions[0].bytes;
     let texts = 3 * long("a").len() as u64;
@@ -68,9 +68,9 @@ async fn file_written_as_requested_is_stored_once() {
 
 #[tokio::test]
 async fn file_that_differs_from_the_request_is_stored_separately() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     write(&store, &session).await;
     let nearly = long("a").replace('\n', "\r");
     prompt(&store, &session, "again").await.unwrap();
@@ -88,8 +88,8 @@ async fn file_that_differs_from_the_request_is_stored_separately() {
 
 #[tokio::test]
 async fn records_are_read_with_their_large_values() {
-    let folder = TempDir::new().unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let store = Store::new(options(directory.path()));
     write(&store, &id("s")).await;
     let records = store.records(&id("s")).await.unwrap();
     let answers = records.iter().filter_map(|stored| match stored.record.decode() {
@@ -109,14 +109,14 @@ async fn answer_with_a_damaged_large_value_is_skipped_and_reported() {
     let shorten = |path: &Path| std::fs::write(path, "short");
     let remove = |path: &Path| std::fs::remove_file(path);
     for damage in [&shorten as &dyn Fn(&Path) -> std::io::Result<()>, &remove] {
-        let folder = TempDir::new().unwrap();
-        let store = Store::new(options(folder.path()));
+        let directory = TempDir::new().unwrap();
+        let store = Store::new(options(directory.path()));
         write(&store, &id("s")).await;
         store.release(&id("s"), State::Paused).await.unwrap();
         drop(store);
-        wait_for_end_of(&folder).await;
-        stored_files(&folder).iter().for_each(|path| damage(path).unwrap());
-        let store = Store::new(options(folder.path()));
+        wait_for_end_of(&directory).await;
+        stored_files(&directory).iter().for_each(|path| damage(path).unwrap());
+        let store = Store::new(options(directory.path()));
         let (stored, events) = load(&store, &id("s")).await;
         assert_eq!((asked(&stored), events.len()), (vec![], 1));
         assert!(stored.problems[0].contains("damaged"), "{:?}", stored.problems);

@@ -35,8 +35,8 @@ async fn prompt(handle: &SessionHandle, text: &str) -> StopReason {
 // R: S6, S7
 #[tokio::test(start_paused = true)]
 async fn idle_session_is_paused_and_restored() {
-    let folder = TempDir::new().unwrap();
-    let store = Arc::new(Store::new(options(folder.path())));
+    let directory = TempDir::new().unwrap();
+    let store = Arc::new(Store::new(options(directory.path())));
     let script = "model text \"one\"\nmodel end\nmodel text \"two\"";
     let model = ModelChoice {
         id: ModelId::new("m"),

@@ -16,8 +16,8 @@ fn name(number: usize) -> String {
 }
 
 /// Stores sessions with enough records for several levels of pages.
-async fn stored_sessions(folder: &TempDir) {
-    let store = Store::new(options(folder.path()));
+async fn stored_sessions(directory: &TempDir) {
+    let store = Store::new(options(directory.path()));
     for number in 0..SESSIONS {
         let session = id(&name(number));
         store.create(&session, Path::new("/w")).await.unwrap();
@@ -29,15 +29,15 @@ async fn stored_sessions(folder: &TempDir) {
         store.release(&session, State::Paused).await.unwrap();
     }
     drop(store);
-    wait_for_end_of(folder).await;
+    wait_for_end_of(directory).await;
 }
 
-fn database(folder: &TempDir) -> PathBuf {
-    folder.path().join("sessions.db")
+fn database(directory: &TempDir) -> PathBuf {
+    directory.path().join("sessions.db")
 }
 
-fn damaged_files(folder: &TempDir) -> usize {
-    let entries = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+fn damaged_files(directory: &TempDir) -> usize {
+    let entries = directory.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
     let is_database = |name: &str| {
         let stamp = name.strip_prefix("sessions.db.damaged-");
         stamp.is_some_and(|stamp| stamp.bytes().all(|byte| byte.is_ascii_digit()))
@@ -68,10 +68,10 @@ async fn loadable(store: &Store) -> (usize, usize) {
 // R: S9, W16
 #[tokio::test]
 async fn damaged_page_costs_only_its_own_rows() {
-    let folder = TempDir::new().unwrap();
-    stored_sessions(&folder).await;
-    let whole = std::fs::read(database(&folder)).unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    stored_sessions(&directory).await;
+    let whole = std::fs::read(database(&directory)).unwrap();
+    let store = Store::new(options(directory.path()));
     let (_, all_events) = loadable(&store).await;
     drop(store);
     let pages = whole.len() / PAGE;
@@ -82,11 +82,11 @@ async fn damaged_page_costs_only_its_own_rows() {
             [("zeroed", vec![0; PAGE]), ("noise", vec![0xa5; PAGE]), ("type", vec![0x77; 8])]
         {
             let what = format!("page {} of {pages}, {damage}", page + 1);
-            let folder = TempDir::new().unwrap();
+            let directory = TempDir::new().unwrap();
             let mut damaged = whole.clone();
             damaged[page * PAGE..page * PAGE + bytes.len()].copy_from_slice(&bytes);
-            std::fs::write(database(&folder), damaged).unwrap();
-            let store = Store::new(options(folder.path()));
+            std::fs::write(database(&directory), damaged).unwrap();
+            let store = Store::new(options(directory.path()));
             store.create(&id("new"), Path::new("/w")).await.expect(&what);
             prompt(&store, &id("new"), "hello").await.expect(&what);
             assert!(store.is_persistent(), "{what}: {:?}", store.problem());
@@ -95,8 +95,12 @@ async fn damaged_page_costs_only_its_own_rows() {
             // A page has the rows of several sessions at most; the row of a session is also in the indexes.
             assert!(sessions == SESSIONS && listed == SESSIONS + 1, "{what}: {sessions}, {listed}");
             assert!(events * 10 >= all_events * 8, "{what}: {events} of {all_events} events");
-            assert_eq!(damaged_files(&folder), usize::from(store.recovery().is_some()), "{what}");
-            recoveries += damaged_files(&folder);
+            assert_eq!(
+                damaged_files(&directory),
+                usize::from(store.recovery().is_some()),
+                "{what}"
+            );
+            recoveries += damaged_files(&directory);
         }
     }
     // Damage inside a row is found by its checksum, without a recovery.
@@ -105,17 +109,17 @@ async fn damaged_page_costs_only_its_own_rows() {
 
 #[tokio::test]
 async fn recovery_reads_what_is_only_in_the_log() {
-    let folder = TempDir::new().unwrap();
-    stored_sessions(&folder).await;
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    stored_sessions(&directory).await;
+    let store = Store::new(options(directory.path()));
     let session = id(&name(3));
     let before = load(&store, &session).await.1.len();
     prompt(&store, &session, "only in the log").await.unwrap();
     // The files as a crash would leave them, and the first page damaged.
     let copy = TempDir::new().unwrap();
-    let log = std::fs::read(folder.path().join("sessions.db-wal")).unwrap();
+    let log = std::fs::read(directory.path().join("sessions.db-wal")).unwrap();
     std::fs::write(copy.path().join("sessions.db-wal"), log).unwrap();
-    let mut bytes = std::fs::read(database(&folder)).unwrap();
+    let mut bytes = std::fs::read(database(&directory)).unwrap();
     bytes[..PAGE].fill(0x33);
     std::fs::write(database(&copy), bytes).unwrap();
     let recovered = Store::new(options(copy.path()));
@@ -130,31 +134,31 @@ async fn recovery_reads_what_is_only_in_the_log() {
 /// new file, with its own session.
 #[tokio::test]
 async fn other_process_continues_after_a_recovery() {
-    let folder = TempDir::new().unwrap();
-    stored_sessions(&folder).await;
-    let other = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    stored_sessions(&directory).await;
+    let other = Store::new(options(directory.path()));
     other.create(&id("other"), Path::new("/w")).await.unwrap();
     prompt(&other, &id("other"), "before").await.unwrap();
-    let connection = rusqlite::Connection::open(database(&folder)).unwrap();
+    let connection = rusqlite::Connection::open(database(&directory)).unwrap();
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     drop(connection);
     // The index by time is changed by every new session.
-    let mut bytes = std::fs::read(database(&folder)).unwrap();
-    let root = index_page(&folder);
+    let mut bytes = std::fs::read(database(&directory)).unwrap();
+    let root = index_page(&directory);
     bytes[(root - 1) * PAGE..root * PAGE].fill(0x99);
-    overwrite(&database(&folder), &bytes);
-    let store = Store::new(options(folder.path()));
+    overwrite(&database(&directory), &bytes);
+    let store = Store::new(options(directory.path()));
     store.create(&id("new"), Path::new("/w")).await.unwrap();
     assert!(store.recovery().is_some());
     prompt(&other, &id("other"), "after").await.unwrap();
     assert!(other.recovery().is_none());
-    assert_eq!(damaged_files(&folder), 1);
+    assert_eq!(damaged_files(&directory), 1);
     other.release(&id("other"), State::Paused).await.unwrap();
     assert_eq!(load(&store, &id("other")).await.1.len(), 2);
 }
 
-fn index_page(folder: &TempDir) -> usize {
-    let connection = rusqlite::Connection::open(database(folder)).unwrap();
+fn index_page(directory: &TempDir) -> usize {
+    let connection = rusqlite::Connection::open(database(directory)).unwrap();
     let query = "SELECT rootpage FROM sqlite_schema WHERE name = 'session_by_time'";
     let page: i64 = connection.query_row(query, [], |row| row.get(0)).unwrap();
     usize::try_from(page).unwrap()
@@ -168,39 +172,39 @@ fn overwrite(path: &Path, bytes: &[u8]) {
 
 #[tokio::test]
 async fn interrupted_recovery_is_finished() {
-    let folder = TempDir::new().unwrap();
-    stored_sessions(&folder).await;
+    let directory = TempDir::new().unwrap();
+    stored_sessions(&directory).await;
     // Killed after the damaged file was renamed.
-    std::fs::rename(database(&folder), folder.path().join("sessions.db.recovered")).unwrap();
-    let store = Store::new(options(folder.path()));
+    std::fs::rename(database(&directory), directory.path().join("sessions.db.recovered")).unwrap();
+    let store = Store::new(options(directory.path()));
     assert_eq!(store.list(Query::default()).await.unwrap().sessions.len(), SESSIONS);
     // Killed before.
     drop(store);
-    wait_for_end_of(&folder).await;
-    std::fs::rename(database(&folder), folder.path().join("sessions.db.recovered")).unwrap();
-    std::fs::write(database(&folder), "damaged").unwrap();
-    let store = Store::new(options(folder.path()));
+    wait_for_end_of(&directory).await;
+    std::fs::rename(database(&directory), directory.path().join("sessions.db.recovered")).unwrap();
+    std::fs::write(database(&directory), "damaged").unwrap();
+    let store = Store::new(options(directory.path()));
     assert_eq!(store.list(Query::default()).await.unwrap().sessions.len(), SESSIONS);
-    assert_eq!(damaged_files(&folder), 1);
+    assert_eq!(damaged_files(&directory), 1);
 }
 
 #[tokio::test]
 async fn damage_is_found_without_changing_anything() {
-    let folder = TempDir::new().unwrap();
-    assert_eq!(store::check(folder.path()), store::Check::default());
-    stored_sessions(&folder).await;
-    assert_eq!(store::check(folder.path()), store::Check::default());
-    let mut bytes = std::fs::read(database(&folder)).unwrap();
-    let root = index_page(&folder);
+    let directory = TempDir::new().unwrap();
+    assert_eq!(store::check(directory.path()), store::Check::default());
+    stored_sessions(&directory).await;
+    assert_eq!(store::check(directory.path()), store::Check::default());
+    let mut bytes = std::fs::read(database(&directory)).unwrap();
+    let root = index_page(&directory);
     bytes[(root - 1) * PAGE..root * PAGE].fill(0x99);
-    std::fs::write(database(&folder), &bytes).unwrap();
-    let found = store::check(folder.path());
+    std::fs::write(database(&directory), &bytes).unwrap();
+    let found = store::check(directory.path());
     assert!(found.damage.is_some_and(|found| found.contains("is damaged and will be recovered")));
     assert!(found.remarks.is_empty());
-    assert!(std::fs::read(database(&folder)).unwrap() == bytes);
-    let store = Store::new(options(folder.path()));
+    assert!(std::fs::read(database(&directory)).unwrap() == bytes);
+    let store = Store::new(options(directory.path()));
     store.create(&id("new"), Path::new("/w")).await.unwrap();
-    let found = store::check(folder.path());
+    let found = store::check(directory.path());
     assert!(found.damage.is_none());
     assert!(found.remarks.len() == 1 && found.remarks[0].contains("Delete it"), "{found:?}");
 }
@@ -208,13 +212,13 @@ async fn damage_is_found_without_changing_anything() {
 /// If the new file cannot be written, new sessions are in memory, and the user is told why.
 #[tokio::test]
 async fn sessions_are_in_memory_if_the_recovery_fails() {
-    let folder = TempDir::new().unwrap();
-    stored_sessions(&folder).await;
-    std::fs::create_dir_all(folder.path().join("sessions.db.recovering/in the way")).unwrap();
-    let mut bytes = std::fs::read(database(&folder)).unwrap();
+    let directory = TempDir::new().unwrap();
+    stored_sessions(&directory).await;
+    std::fs::create_dir_all(directory.path().join("sessions.db.recovering/in the way")).unwrap();
+    let mut bytes = std::fs::read(database(&directory)).unwrap();
     bytes[PAGE..].fill(0x99);
-    std::fs::write(database(&folder), bytes).unwrap();
-    let store = Store::new(options(folder.path()));
+    std::fs::write(database(&directory), bytes).unwrap();
+    let store = Store::new(options(directory.path()));
     store.create(&id("new"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("new"), "hello").await.unwrap();
     let problem = store.problem().unwrap();
@@ -227,12 +231,12 @@ async fn sessions_are_in_memory_if_the_recovery_fails() {
 #[tokio::test]
 async fn pipe_in_place_of_a_file_does_not_block() {
     for place in ["sessions.db", "sessions.db-wal", "sessions.db.lock", "live/123"] {
-        let folder = TempDir::new().unwrap();
-        std::fs::create_dir(folder.path().join("live")).unwrap();
-        let pipe = folder.path().join(place);
+        let directory = TempDir::new().unwrap();
+        std::fs::create_dir(directory.path().join("live")).unwrap();
+        let pipe = directory.path().join(place);
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0)
             .unwrap();
-        let store = Store::new(options(folder.path()));
+        let store = Store::new(options(directory.path()));
         store.create(&id("new"), Path::new("/w")).await.expect(place);
         prompt(&store, &id("new"), "hello").await.expect(place);
     }

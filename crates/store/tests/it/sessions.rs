@@ -26,9 +26,9 @@ impl Clock for TestClock {
     }
 }
 
-pub(crate) fn options(folder: &Path) -> Options {
+pub(crate) fn options(directory: &Path) -> Options {
     Options {
-        location: Location::Directory(folder.to_owned()),
+        location: Location::Directory(directory.to_owned()),
         clock: Arc::new(TestClock::default()),
         max_history_bytes: 0,
         expire_days: 0,
@@ -125,9 +125,9 @@ fn messages(stored: &StoredSession) -> Vec<Message> {
 // R: S2, S9
 #[tokio::test]
 async fn session_is_restored_as_it_was_shown() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Hello").await.unwrap();
     say(&store, &session, "Good ").await;
@@ -147,7 +147,7 @@ async fn session_is_restored_as_it_was_shown() {
     store.release(&session, State::Paused).await.unwrap();
     drop(store);
 
-    let (stored, events) = load(&Store::new(options(folder.path())), &session).await;
+    let (stored, events) = load(&Store::new(options(directory.path())), &session).await;
     // The terminal ended with its client, but its output is stored.
     let out = vec![ToolContent::Block(Block::Text("out".to_owned()))];
     let done = ToolUpdate {
@@ -179,9 +179,9 @@ async fn session_is_restored_as_it_was_shown() {
 // R: S9
 #[tokio::test]
 async fn thoughts_cost_and_settings_are_restored() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
     let model = engine::ports::ModelChoice {
         id: ModelId::new("a/b"),
@@ -223,9 +223,9 @@ async fn thoughts_cost_and_settings_are_restored() {
 /// The first store is dropped without releasing the session, as in a crash.
 #[tokio::test]
 async fn interrupted_tool_is_reported_once() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Do both").await.unwrap();
     say(&store, &session, "I wi").await;
@@ -234,7 +234,7 @@ async fn interrupted_tool_is_reported_once() {
     store.append(&session, Record::ToolIntent(&request("t1"))).await.unwrap();
     store.append_event(&session, call("t2"), None).await.unwrap();
     drop(store);
-    wait_for_end_of(&folder).await;
+    wait_for_end_of(&directory).await;
 
     let expected = [
         user("Do both"),
@@ -245,7 +245,7 @@ async fn interrupted_tool_is_reported_once() {
         failed("t2", "Interrupted before it ran"),
     ];
     for _ in 0..2 {
-        let store = Store::new(options(folder.path()));
+        let store = Store::new(options(directory.path()));
         let (stored, events) = load(&store, &session).await;
         assert_eq!(events, expected);
         let messages = messages(&stored);
@@ -262,9 +262,9 @@ async fn interrupted_tool_is_reported_once() {
 // R: S9
 #[tokio::test]
 async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Have it done").await.unwrap();
     store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
@@ -276,7 +276,7 @@ async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
     let make = ToolRequest { name: "make".to_owned(), ..request("t1/c2") };
     store.append(&session, Record::ToolIntent(&make)).await.unwrap();
     drop(store);
-    wait_for_end_of(&folder).await;
+    wait_for_end_of(&directory).await;
 
     let unknown = "Interrupted. The outcome is unknown";
     let expected = [
@@ -286,7 +286,7 @@ async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
         failed("t1", unknown),
         failed("t1/c1", unknown),
     ];
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     let (stored, events) = load(&store, &session).await;
     assert_eq!(events, expected);
     let messages = messages(&stored);
@@ -299,9 +299,9 @@ async fn interrupted_task_is_reported_with_the_commands_of_its_subagent() {
 /// Parallel calls end in any order.
 #[tokio::test]
 async fn results_are_restored_in_the_order_of_their_calls() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Read all").await.unwrap();
     let calls = [request("t1"), request("t2"), request("t3")];
@@ -324,9 +324,9 @@ async fn results_are_restored_in_the_order_of_their_calls() {
 // R: M3, S2
 #[tokio::test]
 async fn images_of_tools_are_restored_where_the_model_saw_them() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Look").await.unwrap();
     store.append(&session, Record::Answer(&[request("t1")])).await.unwrap();
@@ -354,9 +354,9 @@ async fn images_of_tools_are_restored_where_the_model_saw_them() {
 }
 
 /// The thread of a dropped store ends a little later and then releases its lock.
-pub(crate) async fn wait_for_end_of(folder: &TempDir) {
+pub(crate) async fn wait_for_end_of(directory: &TempDir) {
     for _ in 0..500 {
-        let live = std::fs::read_dir(folder.path().join("live")).unwrap().count();
+        let live = std::fs::read_dir(directory.path().join("live")).unwrap().count();
         if live == 0 {
             return;
         }
@@ -376,8 +376,8 @@ async fn begin_turn(store: &Store, session: &SessionId) {
 // R: S11, S6
 #[tokio::test]
 async fn idle_session_is_taken_over_and_a_running_one_by_force() {
-    let folder = TempDir::new().unwrap();
-    let (one, two) = (Store::new(options(folder.path())), Store::new(options(folder.path())));
+    let directory = TempDir::new().unwrap();
+    let (one, two) = (Store::new(options(directory.path())), Store::new(options(directory.path())));
     let session = id("s");
     let end = || Record::TurnEnd(Some(StopReason::EndTurn));
     one.create(&session, Path::new("/w")).await.unwrap();
@@ -405,8 +405,8 @@ async fn idle_session_is_taken_over_and_a_running_one_by_force() {
 // R: S11
 #[tokio::test]
 async fn session_with_a_running_turn_elsewhere_names_the_process() {
-    let folder = TempDir::new().unwrap();
-    let (one, two) = (Store::new(options(folder.path())), Store::new(options(folder.path())));
+    let directory = TempDir::new().unwrap();
+    let (one, two) = (Store::new(options(directory.path())), Store::new(options(directory.path())));
     let session = id("s");
     one.create(&session, Path::new("/w")).await.unwrap();
     begin_turn(&one, &session).await;
@@ -429,22 +429,22 @@ async fn session_with_a_running_turn_elsewhere_names_the_process() {
 
 #[tokio::test]
 async fn session_of_a_dead_owner_is_listed_as_paused() {
-    let folder = TempDir::new().unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let store = Store::new(options(directory.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     assert_eq!(store.find(&id("s")).await.unwrap().state, State::Active);
     drop(store);
-    wait_for_end_of(&folder).await;
-    let store = Store::new(options(folder.path()));
+    wait_for_end_of(&directory).await;
+    let store = Store::new(options(directory.path()));
     assert_eq!(store.list(Query::default()).await.unwrap().sessions[0].state, State::Paused);
 }
 
 // R: S8
 #[tokio::test]
 async fn full_session_rejects_records_and_still_loads() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(Options { max_history_bytes: 1000, ..options(folder.path()) });
+    let store = Store::new(Options { max_history_bytes: 1000, ..options(directory.path()) });
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt(&store, &session, "Talk").await.unwrap();
     for _ in 0..100 {
@@ -466,12 +466,12 @@ async fn full_session_rejects_records_and_still_loads() {
 // R: S7
 #[tokio::test]
 async fn old_session_expires_only_if_configured() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let clock = Arc::new(TestClock::default());
     let options = |days| Options {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
         expire_days: days,
-        ..options(folder.path())
+        ..options(directory.path())
     };
     let store = Store::new(options(30));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
@@ -484,11 +484,11 @@ async fn old_session_expires_only_if_configured() {
 /// The list of sessions may be updated later than the journal, but readers of the list never see a difference.
 #[tokio::test]
 async fn session_is_marked_as_used_at_its_prompt() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let clock = Arc::new(TestClock::default());
     let store = Store::new(Options {
         clock: Arc::clone(&clock) as Arc<dyn Clock>,
-        ..options(folder.path())
+        ..options(directory.path())
     });
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     let used = async |store: &Store| {
@@ -505,16 +505,16 @@ async fn session_is_marked_as_used_at_its_prompt() {
     store.append_event(&id("s"), call("t1"), None).await.unwrap();
     store.append_event(&id("s"), call("t2"), None).await.unwrap();
     // As another process sees it: the second record after the prompt wrote the state.
-    assert_eq!(used(&Store::new(options(folder.path()))).await, 20);
+    assert_eq!(used(&Store::new(options(directory.path()))).await, 20);
     at(30);
     end(&store, &id("s")).await.unwrap();
-    assert_eq!(used(&Store::new(options(folder.path()))).await, 30);
+    assert_eq!(used(&Store::new(options(directory.path()))).await, 30);
 }
 
 #[tokio::test]
 async fn fork_is_independent_of_its_origin() {
-    let folder = TempDir::new().unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let store = Store::new(options(directory.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("s"), "Hello").await.unwrap();
     say(&store, &id("s"), "Hi").await;
@@ -531,8 +531,8 @@ async fn fork_is_independent_of_its_origin() {
 
 #[tokio::test]
 async fn deleted_session_leaves_no_data() {
-    let folder = TempDir::new().unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let store = Store::new(options(directory.path()));
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     prompt(&store, &id("s"), "Tell nobody: xyzzy-secret").await.unwrap();
     say(&store, &id("s"), &"xyzzy-secret ".repeat(10_000)).await;
@@ -540,7 +540,7 @@ async fn deleted_session_leaves_no_data() {
     store.delete(&id("s")).await.unwrap();
     store.delete(&id("s")).await.unwrap();
     assert_eq!(store.find(&id("s")).await.unwrap_err(), JournalError::NotFound);
-    for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+    for entry in std::fs::read_dir(directory.path()).unwrap().flatten() {
         if entry.metadata().unwrap().is_file() {
             let bytes = std::fs::read(entry.path()).unwrap();
             let found = bytes.windows(12).any(|window| window == b"xyzzy-secret");
@@ -554,13 +554,13 @@ async fn deleted_session_leaves_no_data() {
 async fn files_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let top = TempDir::new().unwrap();
-    let folder = top.path().join("purlin");
-    let store = Store::new(options(&folder));
+    let directory = top.path().join("purlin");
+    let store = Store::new(options(&directory));
     assert!(store.is_persistent());
     store.create(&id("s"), Path::new("/w")).await.unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&folder), 0o700);
-    for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+    assert_eq!(mode(&directory), 0o700);
+    for entry in std::fs::read_dir(&directory).unwrap().flatten() {
         let expected = if entry.metadata().unwrap().is_dir() { 0o700 } else { 0o600 };
         assert_eq!(mode(&entry.path()), expected, "{}", entry.path().display());
     }
@@ -570,8 +570,8 @@ async fn files_are_private() {
 // R: S11
 #[tokio::test]
 async fn d16_ten_thousand_sessions_are_listed_once_each() {
-    let folder = TempDir::new().unwrap();
-    let store = Store::new(options(folder.path()));
+    let directory = TempDir::new().unwrap();
+    let store = Store::new(options(directory.path()));
     for number in 0..10_000 {
         store.create(&id(&format!("s{number}")), Path::new("/w")).await.unwrap();
     }

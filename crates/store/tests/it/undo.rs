@@ -44,9 +44,9 @@ async fn text_of(store: &Store, session: &SessionId, content: &Option<ContentId>
 
 #[tokio::test]
 async fn turns_are_undone_and_redone_across_restarts() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
     turn(&store, &session, "one").await;
     prompt_as(&store, &session, "two", "two, please").await.unwrap();
@@ -55,9 +55,9 @@ async fn turns_are_undone_and_redone_across_restarts() {
     end(&store, &session).await.unwrap();
     turn(&store, &session, "three").await;
     drop(store);
-    wait_for_end_of(&folder).await;
+    wait_for_end_of(&directory).await;
 
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     load(&store, &session).await;
     let turns = store.turns(&session).await.unwrap();
     assert_eq!(titles(&turns.done), [(1, "one, please"), (2, "two, please"), (3, "three, please")]);
@@ -68,9 +68,9 @@ async fn turns_are_undone_and_redone_across_restarts() {
     store.append(&session, Record::Undone(&MessageId::new("two"))).await.unwrap();
     store.release(&session, State::Paused).await.unwrap();
     drop(store);
-    wait_for_end_of(&folder).await;
+    wait_for_end_of(&directory).await;
 
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     let (stored, events) = load(&store, &session).await;
     assert_eq!(users(&stored), ["one, please"]);
     // The client sees everything that happened.
@@ -92,9 +92,9 @@ async fn turns_are_undone_and_redone_across_restarts() {
 
 #[tokio::test]
 async fn file_content_is_deleted_with_its_last_session() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let (one, two) = (id("one"), id("two"));
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&one, Path::new("/w")).await.unwrap();
     prompt_as(&store, &one, "m", "go").await.unwrap();
     change(&store, &one, Some("plugh-before"), Some("plugh-after")).await;
@@ -107,7 +107,7 @@ async fn file_content_is_deleted_with_its_last_session() {
     let foreign = store.content(&id("three"), change.before.as_ref().unwrap()).await.unwrap();
     assert_eq!(foreign, None);
     store.delete(&two).await.unwrap();
-    for entry in std::fs::read_dir(folder.path()).unwrap().flatten() {
+    for entry in std::fs::read_dir(directory.path()).unwrap().flatten() {
         if entry.metadata().unwrap().is_file() {
             let bytes = std::fs::read(entry.path()).unwrap();
             assert!(!bytes.windows(6).any(|window| window == b"plugh-"), "{:?}", entry.path());
@@ -118,9 +118,9 @@ async fn file_content_is_deleted_with_its_last_session() {
 // R: S8
 #[tokio::test]
 async fn file_counts_once_towards_the_limit_unless_it_is_too_large() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(Options { max_history_bytes: 10_000, ..options(folder.path()) });
+    let store = Store::new(Options { max_history_bytes: 10_000, ..options(directory.path()) });
     store.create(&session, Path::new("/w")).await.unwrap();
     prompt_as(&store, &session, "m", "go").await.unwrap();
     let file = |size: usize| FileChange {
@@ -146,9 +146,9 @@ async fn file_counts_once_towards_the_limit_unless_it_is_too_large() {
 // R: S2, W16
 #[tokio::test]
 async fn compaction_survives_a_restart_and_can_be_undone() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let session = id("s");
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     store.create(&session, Path::new("/w")).await.unwrap();
     for name in ["one", "two", "three"] {
         turn(&store, &session, name).await;
@@ -164,9 +164,9 @@ async fn compaction_survives_a_restart_and_can_be_undone() {
     store.append(&session, spent).await.unwrap();
     turn(&store, &session, "four").await;
     drop(store);
-    wait_for_end_of(&folder).await;
+    wait_for_end_of(&directory).await;
 
-    let store = Store::new(options(folder.path()));
+    let store = Store::new(options(directory.path()));
     let (stored, events) = load(&store, &session).await;
     assert_eq!(users(&stored), ["what was", "three, please", "four, please"]);
     assert_eq!(events.len(), 8);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use engine::ports::{Output, ToolCx, ToolError};
 use engine::words::{Block, ExitStatus, ToolContent};
 use process::guard::{Guard, Watched};
-use process::sandbox::{Found, Level, SharedFolder};
+use process::sandbox::{Found, Level, SharedDirectory};
 use process::{Child, Tail};
 use serde_json::json;
 use tokio::sync::{Notify, watch};
@@ -206,7 +206,7 @@ impl Bash {
 async fn run(
     command: Arc<Command>,
     before: Before,
-    _temporary: Option<Arc<SharedFolder>>,
+    _temporary: Option<Arc<SharedDirectory>>,
     _watched: Option<Watched>,
     mut child: Child,
 ) {

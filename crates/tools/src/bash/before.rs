@@ -20,7 +20,7 @@ pub(super) struct Before(Option<State>);
 
 #[derive(Debug)]
 struct State {
-    folders: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
     /// What the command may change that others run.
     granted: Vec<PathBuf>,
     survey: Arc<Survey>,
@@ -36,7 +36,7 @@ pub(super) struct After {
 }
 
 impl Before {
-    /// Looks at the session's folders, on another thread.
+    /// Looks at the session's directories, on another thread.
     pub(super) async fn of(bash: &Arc<Bash>, input: &Input) -> Result<Before, ToolError> {
         let (bash, input) = (Arc::clone(bash), input.clone());
         let look = move || {
@@ -44,7 +44,12 @@ impl Before {
             let redirects = GitRedirects::of(bash.open_repositories(&input));
             let mut granted = bash.granted(&input);
             granted.extend(input.new_git);
-            Before(Some(State { folders: bash.folders.clone(), granted, survey, redirects }))
+            Before(Some(State {
+                directories: bash.directories.clone(),
+                granted,
+                survey,
+                redirects,
+            }))
         };
         tokio::task::spawn_blocking(look).await.map_err(not_run)
     }
@@ -57,14 +62,14 @@ impl Before {
     }
 
     fn check_here(&mut self) -> After {
-        let Some(State { folders, granted, survey: before, redirects }) = self.0.take() else {
+        let Some(State { directories, granted, survey: before, redirects }) = self.0.take() else {
             return After::default();
         };
         let restored = redirects.restore();
-        let mut now = survey(&folders);
-        let left_behind = quarantine::check(&folders, &before, &now, &granted);
+        let mut now = survey(&directories);
+        let left_behind = quarantine::check(&directories, &before, &now, &granted);
         if !left_behind.set_aside.is_empty() {
-            now = survey(&folders);
+            now = survey(&directories);
         }
         After { restored, left_behind, survey: Arc::new(now) }
     }

@@ -29,7 +29,7 @@ pub struct CapturedRun {
     pub timeout: Duration,
     /// The most bytes of output that are captured; the rest is discarded.
     pub limit: usize,
-    /// Runs it only if the sandbox confines it to its folders.
+    /// Runs it only if the sandbox confines it to its directories.
     pub must_be_confined: bool,
 }
 

@@ -11,12 +11,12 @@ pub struct ExtraPermissions {
     pub network: bool,
     /// Changing `.git`.
     pub git: bool,
-    /// Writing to these folders, which may begin with `~/`.
+    /// Writing to these directories, which may begin with `~/`.
     pub write_outside: Vec<String>,
 }
 
 impl ExtraPermissions {
-    /// Describes what is requested and why. `git` describes the changes of repositories, `outside` are the folders.
+    /// Describes what is requested and why. `git` describes the changes of repositories, `outside` are the directories.
     pub(super) fn words(
         &self,
         git: &str,

@@ -1,6 +1,6 @@
 //! Files that redirect git to another configuration and other hooks than the protected ones.
 //!
-//! Everything here works beneath the folder that was opened before the command ran, and follows no link: the command may have
+//! Everything here works beneath the directory that was opened before the command ran, and follows no link: the command may have
 //! replaced any part of the repository by one.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub(super) struct GitRedirects(Vec<Repository>);
 #[derive(Debug)]
 struct Repository {
     path: PathBuf,
-    folder: OwnedFd,
+    directory: OwnedFd,
     /// By the path below the repository.
     before: BTreeMap<PathBuf, Vec<u8>>,
 }
@@ -35,7 +35,7 @@ struct Repository {
 enum Now {
     Nothing,
     Regular(Vec<u8>),
-    /// Something that git would not write: a link, a folder, a huge file, or a path through a link.
+    /// Something that git would not write: a link, a directory, a huge file, or a path through a link.
     Other,
 }
 
@@ -59,8 +59,8 @@ impl Drop for GitRedirects {
 
 impl Repository {
     fn open(path: PathBuf) -> Option<Repository> {
-        let folder = beneath::open_folder(&path).ok()?;
-        let mut found = Repository { path, folder, before: BTreeMap::new() };
+        let directory = beneath::open_directory(&path).ok()?;
+        let mut found = Repository { path, directory, before: BTreeMap::new() };
         for path in found.paths() {
             if let Now::Regular(bytes) = found.now(&path) {
                 found.before.insert(path, bytes);
@@ -72,10 +72,10 @@ impl Repository {
     fn paths(&self) -> Vec<PathBuf> {
         let mut paths = Vec::new();
         for git in self.with_submodules() {
-            let worktrees = self.folders_in(&git.join("worktrees"));
+            let worktrees = self.directories_in(&git.join("worktrees"));
             paths.push(git.join("HEAD"));
-            for folder in std::iter::once(git).chain(worktrees) {
-                paths.extend(REDIRECTS.map(|part| folder.join(part)));
+            for directory in std::iter::once(git).chain(worktrees) {
+                paths.extend(REDIRECTS.map(|part| directory.join(part)));
             }
         }
         paths
@@ -85,26 +85,26 @@ impl Repository {
     fn with_submodules(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut open = vec![PathBuf::new()];
-        while let Some(folder) = open.pop().filter(|_| found.len() < MOST_MODULES) {
-            let head = beneath::kind_of(self.folder.as_fd(), &folder.join("HEAD"));
-            if folder.as_os_str().is_empty() || matches!(head, Ok(Some(_))) {
-                open.push(folder.join("modules"));
-                found.push(folder);
+        while let Some(directory) = open.pop().filter(|_| found.len() < MOST_MODULES) {
+            let head = beneath::kind_of(self.directory.as_fd(), &directory.join("HEAD"));
+            if directory.as_os_str().is_empty() || matches!(head, Ok(Some(_))) {
+                open.push(directory.join("modules"));
+                found.push(directory);
             } else {
-                open.extend(self.folders_in(&folder));
+                open.extend(self.directories_in(&directory));
             }
         }
         found
     }
 
-    fn folders_in(&self, folder: &Path) -> Vec<PathBuf> {
-        let entries = beneath::list(self.folder.as_fd(), folder).unwrap_or_default();
-        let folders = entries.into_iter().filter(|(_, kind)| *kind == FileType::Directory);
-        folders.map(|(name, _)| folder.join(name)).collect()
+    fn directories_in(&self, directory: &Path) -> Vec<PathBuf> {
+        let entries = beneath::list(self.directory.as_fd(), directory).unwrap_or_default();
+        let directories = entries.into_iter().filter(|(_, kind)| *kind == FileType::Directory);
+        directories.map(|(name, _)| directory.join(name)).collect()
     }
 
     fn now(&self, path: &Path) -> Now {
-        match tree::read_beneath(self.folder.as_fd(), path, MOST_BYTES) {
+        match tree::read_beneath(self.directory.as_fd(), path, MOST_BYTES) {
             Ok(bytes) => Now::Regular(bytes),
             Err(NotRead::Missing) => Now::Nothing,
             Err(_) => Now::Other,
@@ -129,13 +129,13 @@ impl Repository {
     }
 
     fn put_back(&self, path: &Path) -> std::io::Result<()> {
-        let root = self.folder.as_fd();
-        // What is on the way and no folder was put there by the command.
+        let root = self.directory.as_fd();
+        // What is on the way and no directory was put there by the command.
         let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
         above.pop();
-        for folder in above.into_iter().rev() {
-            if !matches!(beneath::kind_of(root, folder)?, None | Some(FileType::Directory)) {
-                beneath::remove(root, folder)?;
+        for directory in above.into_iter().rev() {
+            if !matches!(beneath::kind_of(root, directory)?, None | Some(FileType::Directory)) {
+                beneath::remove(root, directory)?;
                 break;
             }
         }
@@ -144,7 +144,7 @@ impl Repository {
             _ => {}
         }
         let Some(bytes) = self.before.get(path) else { return Ok(()) };
-        beneath::make_folders(root, path.parent().unwrap_or(Path::new("")))?;
+        beneath::make_directories(root, path.parent().unwrap_or(Path::new("")))?;
         beneath::write_new(root, path, bytes)
     }
 
@@ -159,7 +159,7 @@ impl Repository {
             };
         }
         let is_worktree = path.parent().and_then(Path::parent);
-        let is_worktree = is_worktree.is_some_and(|folder| folder.ends_with("worktrees"));
+        let is_worktree = is_worktree.is_some_and(|directory| directory.ends_with("worktrees"));
         match (before, now) {
             (None, Now::Nothing) => true,
             // What git writes for a new worktree.
@@ -182,8 +182,8 @@ mod tests {
 
     /// Makes a repository with worktrees and a submodule.
     fn repository(top: &Path) -> GitRedirects {
-        for folder in [".git/worktrees/old", ".git/worktrees/gone", ".git/modules/m"] {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+        for directory in [".git/worktrees/old", ".git/worktrees/gone", ".git/modules/m"] {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         let put = |path: &str, text: &str| std::fs::write(top.join(path), text).unwrap();
         for head in [".git/HEAD", ".git/modules/m/HEAD"] {
@@ -198,8 +198,8 @@ mod tests {
     // R: T7
     #[test]
     fn redirects_are_restored() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path();
         let redirects = repository(top);
         let put = |path: &str, text: &str| std::fs::write(top.join(path), text).unwrap();
         assert_eq!(redirects.restore(), Vec::<PathBuf>::new());
@@ -240,12 +240,12 @@ mod tests {
             "commondir",
         ];
         for part in parts {
-            let folder = tempfile::tempdir().unwrap();
-            let top = folder.path();
+            let directory = tempfile::tempdir().unwrap();
+            let top = directory.path();
             let redirects = repository(top);
             let outside = top.join("outside");
-            for folder in ["old", "m", "worktrees/w"] {
-                std::fs::create_dir_all(outside.join(folder)).unwrap();
+            for directory in ["old", "m", "worktrees/w"] {
+                std::fs::create_dir_all(outside.join(directory)).unwrap();
             }
             let files = ["HEAD", "commondir", "config.worktree", "old/commondir", "m/commondir"];
             for file in

@@ -37,7 +37,7 @@ pub(super) struct Input {
     pub(super) extra: ExtraPermissions,
     /// Why it needs more than the sandbox allows.
     pub(super) reason: Option<String>,
-    /// The folders outside that it may write to, and the `.git` that it may create; resolved before it runs.
+    /// The directories outside that it may write to, and the `.git` that it may create; resolved before it runs.
     pub(super) outside: Vec<PathBuf>,
     pub(super) new_git: Option<PathBuf>,
 }
@@ -76,9 +76,9 @@ impl Input {
         let write_outside = match &input["write_outside"] {
             Value::Null => Some(Vec::new()),
             Value::Array(all) => {
-                all.iter().map(|folder| folder.as_str().map(str::to_owned)).collect()
+                all.iter().map(|directory| directory.as_str().map(str::to_owned)).collect()
             }
-            other => other.as_str().map(|folder| vec![folder.to_owned()]),
+            other => other.as_str().map(|directory| vec![directory.to_owned()]),
         };
         let Some(write_outside) = write_outside else {
             return Err(refuse("`write_outside` must be a list of folders"));
@@ -181,9 +181,9 @@ mod tests {
         let asks = read(json!({ "command": "cargo fetch", "network": true, "reason": "crates" }));
         let asks = asks.unwrap();
         assert_eq!((asks.extra.network, asks.reason.as_deref()), (true, Some("crates")));
-        // One folder need not be a list.
-        for folders in [json!("~/.cargo"), json!(["~/.cargo"])] {
-            let asks = json!({ "command": "x", "write_outside": folders, "reason": "crates" });
+        // One directory need not be a list.
+        for directories in [json!("~/.cargo"), json!(["~/.cargo"])] {
+            let asks = json!({ "command": "x", "write_outside": directories, "reason": "crates" });
             assert_eq!(read(asks).unwrap().extra.write_outside, ["~/.cargo"]);
         }
     }

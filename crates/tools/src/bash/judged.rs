@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What a call needs, and what the question says about it.
 pub(super) struct Judged {
     pub(super) access: Vec<Access>,
-    /// The folders outside that it writes to.
+    /// The directories outside that it writes to.
     pub(super) outside: Vec<PathBuf>,
     /// The files that others run by themselves and that it requests to change.
     pub(super) granted: Vec<PathBuf>,

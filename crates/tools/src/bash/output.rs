@@ -236,17 +236,17 @@ mod tests {
         assert_eq!(Plain::default().push(b"\x1b[never\x1b]ended\nnext"), "ever\nnext");
     }
 
-    /// A temporary folder, and a path in a new folder of it.
+    /// A temporary directory, and a path in a new directory of it.
     fn place() -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("new/out");
-        (folder, path)
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("new/out");
+        (directory, path)
     }
 
     // Fault: T08
     #[test]
     fn long_output_has_head_tail_and_path_and_is_saved_to_the_file() {
-        let (_folder, path) = place();
+        let (_directory, path) = place();
         let mut capture = Capture::new(Some(path.clone()), usize::MAX);
         for number in 0..20_000 {
             capture.push(format!("line {number}\n").as_bytes());
@@ -263,7 +263,7 @@ mod tests {
     // Fault: T08
     #[test]
     fn text_fits_into_the_room_and_counts_omitted_bytes() {
-        let (_folder, path) = place();
+        let (_directory, path) = place();
         let mut capture = Capture::new(Some(path.clone()), 4000);
         // No path contains this character.
         capture.push(&[b'#'; 5000]);
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn short_output_is_complete_and_leaves_no_file() {
-        let (_folder, path) = place();
+        let (_directory, path) = place();
         let mut capture = Capture::new(Some(path.clone()), usize::MAX);
         let said = "x".repeat(MOST + 10);
         capture.push(said.as_bytes());

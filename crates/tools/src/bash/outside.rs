@@ -1,4 +1,4 @@
-//! Folders outside the session's that a command may write to with permission: which can be requested, and their resolved paths.
+//! Directories outside the session's that a command may write to with permission: which can be requested, and their resolved paths.
 //!
 //! Resolved before the question and again before the command runs. `Bash::profile` passes them to the sandbox.
 
@@ -10,32 +10,32 @@ use rustix::fs::{Access, access};
 use super::Bash;
 use shell::{is_in_git, is_narrow};
 
-/// The most folders of one command: each is named in the question.
+/// The most directories of one command: each is named in the question.
 const MOST: usize = 8;
-/// Folders that cannot be requested: they belong to the system or do not exist in the sandbox.
+/// Directories that cannot be requested: they belong to the system or do not exist in the sandbox.
 const SYSTEM: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
-/// Folders that are private to a command at the full level.
+/// Directories that are private to a command at the full level.
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 
-/// Returns the folders outside that every command can write to.
+/// Returns the directories outside that every command can write to.
 pub(super) fn own_places(level: Level) -> Vec<PathBuf> {
     let temporary = TEMPORARY.iter().filter(|_| level == Level::Full);
     temporary.chain(&["/dev"]).map(PathBuf::from).collect()
 }
 
 impl Bash {
-    /// Resolves the requested folders. Those inside the session's folders are writable anyway, and are omitted.
+    /// Resolves the requested directories. Those inside the session's directories are writable anyway, and are omitted.
     ///
     /// # Errors
-    /// Fails for a folder that cannot be requested, with what to do instead.
+    /// Fails for a directory that cannot be requested, with what to do instead.
     pub(super) fn outside(&self, wanted: &[String], level: Level) -> Result<Vec<PathBuf>, String> {
         if wanted.len() > MOST {
             return Err(format!("`write_outside` takes at most {MOST} folders"));
         }
         let mut found = Vec::new();
-        for folder in wanted.iter().filter(|path| self.auto_run_request(path).is_none()) {
-            let real = self.real_folder(folder)?;
-            if self.folders.iter().any(|inside| real.starts_with(inside)) && !is_in_git(&real) {
+        for directory in wanted.iter().filter(|path| self.auto_run_request(path).is_none()) {
+            let real = self.real_directory(directory)?;
+            if self.directories.iter().any(|inside| real.starts_with(inside)) && !is_in_git(&real) {
                 continue;
             }
             if let Some(why) = self.objection(&real, level) {
@@ -48,32 +48,32 @@ impl Bash {
         Ok(found)
     }
 
-    /// Returns the requested paths that others run by themselves, at the top of the session's folders.
+    /// Returns the requested paths that others run by themselves, at the top of the session's directories.
     pub(super) fn auto_run_requests(&self, wanted: &[String]) -> Vec<PathBuf> {
         wanted.iter().filter_map(|path| self.auto_run_request(path)).collect()
     }
 
     fn auto_run_request(&self, path: &str) -> Option<PathBuf> {
         let path = shell::clean(&self.absolute(path)?);
-        let folder = path.parent()?.canonicalize().ok()?;
+        let directory = path.parent()?.canonicalize().ok()?;
         let name = path.file_name()?.to_str()?;
-        let is_top = self.folders.contains(&folder);
-        (is_top && shell::is_auto_run_name(name)).then(|| folder.join(name))
+        let is_top = self.directories.contains(&directory);
+        (is_top && shell::is_auto_run_name(name)).then(|| directory.join(name))
     }
 
     /// Returns the path of a request; `None` for one that is not absolute.
-    fn absolute(&self, folder: &str) -> Option<PathBuf> {
-        let path = match folder.strip_prefix("~/") {
+    fn absolute(&self, directory: &str) -> Option<PathBuf> {
+        let path = match directory.strip_prefix("~/") {
             Some(below) => self.home().map(|home| home.join(below)),
-            None => Some(PathBuf::from(folder)),
+            None => Some(PathBuf::from(directory)),
         };
         path.filter(|path| path.is_absolute())
     }
 
-    fn real_folder(&self, folder: &str) -> Result<PathBuf, String> {
-        let Some(path) = self.absolute(folder) else {
+    fn real_directory(&self, directory: &str) -> Result<PathBuf, String> {
+        let Some(path) = self.absolute(directory) else {
             return Err(format!(
-                "`write_outside` needs absolute paths, or paths that begin with ~/, not {folder:?}"
+                "`write_outside` needs absolute paths, or paths that begin with ~/, not {directory:?}"
             ));
         };
         match path.canonicalize() {
@@ -83,20 +83,22 @@ impl Bash {
                 Err(format!("`write_outside` takes folders: name the folder of {file}"))
             }
             Err(err) => Err(format!(
-                "`write_outside` takes folders that exist, and {folder:?} does not ({err}): name the nearest folder above it \
+                "`write_outside` takes folders that exist, and {directory:?} does not ({err}): name the nearest folder above it \
                  that does"
             )),
         }
     }
 
-    /// Returns our own program, if it is in one of these folders but not in the session's: it restricts the next command.
+    /// Returns our own program, if it is in one of these directories but not in the session's: it restricts the next command.
     pub(super) fn program_in(&self, outside: &[PathBuf]) -> Option<PathBuf> {
         let program = self.sandbox.helper().canonicalize().ok()?;
-        let is_in = |folders: &[PathBuf]| folders.iter().any(|folder| program.starts_with(folder));
-        (is_in(outside) && !is_in(&self.folders)).then_some(program)
+        let is_in = |directories: &[PathBuf]| {
+            directories.iter().any(|directory| program.starts_with(directory))
+        };
+        (is_in(outside) && !is_in(&self.directories)).then_some(program)
     }
 
-    /// Returns why a folder cannot be requested.
+    /// Returns why a directory cannot be requested.
     fn objection(&self, real: &Path, level: Level) -> Option<&'static str> {
         let is_below = |place: &PathBuf| {
             let place = place.canonicalize().unwrap_or_else(|_| place.clone());
@@ -127,7 +129,7 @@ impl Bash {
                  the session's folders",
             );
         }
-        // At this level a part of a writable folder cannot be protected.
+        // At this level a part of a writable directory cannot be protected.
         let is_bare = level == Level::Kernel && cfg!(target_os = "linux");
         if is_bare && self.program_in(&[real.to_owned()]).is_some() {
             return Some("it contains Purlin's own program");
@@ -149,13 +151,13 @@ mod tests {
 
     // R: T7
     #[test]
-    fn folder_can_be_requested_or_is_refused_with_a_reason() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().to_owned();
-        for folder in
+    fn directory_can_be_requested_or_is_refused_with_a_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().to_owned();
+        for directory in
             ["w/sub", "w/.git", "home/.cache/x*y", "home/own/in", "home/secret/in", "lib/.git/x"]
         {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         let top = top.canonicalize().unwrap();
         std::fs::write(top.join("home/file"), "").unwrap();
@@ -172,7 +174,7 @@ mod tests {
         std::fs::create_dir_all(top.join("a\nb")).unwrap();
         let home = top.join("home");
         let bash = bash(&top, &[&top.join("w")], Some(&home));
-        // The test folder is in /tmp, which is private to a command only at the full level.
+        // The test directory is in /tmp, which is private to a command only at the full level.
         let find = |wanted: &[&str]| {
             let wanted: Vec<String> =
                 wanted.iter().map(|path| path.replace("TOP", top.to_str().unwrap())).collect();
@@ -225,11 +227,11 @@ mod tests {
 
     // R: T7
     #[test]
-    fn folder_outside_is_protected_like_the_session_s_own() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().to_owned();
-        for folder in ["w", "lib/sub/.git"] {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+    fn directory_outside_is_protected_like_the_session_s_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().to_owned();
+        for directory in ["w", "lib/sub/.git"] {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         let top = top.canonicalize().unwrap();
         let bash = bash(&top.join("lib"), &[&top.join("w")], None);

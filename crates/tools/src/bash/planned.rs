@@ -22,14 +22,14 @@ pub(super) struct PlannedCommand {
     pub(super) input: Input,
     /// The level of the sandbox that the user was asked with.
     pub(super) level: Level,
-    /// The folders outside that the user was asked for.
+    /// The directories outside that the user was asked for.
     pub(super) outside: Vec<PathBuf>,
     /// The `.git` that it may create, as the user was asked.
     pub(super) new_git: Option<PathBuf>,
 }
 
 impl PlannedCommand {
-    /// Finds the sandbox to run in. It must not be weaker, and the folders outside must be the same, as when the user was asked.
+    /// Finds the sandbox to run in. It must not be weaker, and the directories outside must be the same, as when the user was asked.
     async fn find_sandbox(&mut self) -> Result<Arc<Found>, ToolError> {
         let found = self.bash.sandbox.found().await;
         if self.level.confines() && !found.level.confines() {

@@ -1,4 +1,4 @@
-//! What the sandbox allows a command: its folders, the repositories in and around them, the network.
+//! What the sandbox allows a command: its directories, the repositories in and around them, the network.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -16,24 +16,24 @@ impl Bash {
             return Vec::new();
         }
         let mut open = self.profile(input).writable;
-        open.retain(|place| !self.folders.contains(place) && !input.outside.contains(place));
+        open.retain(|place| !self.directories.contains(place) && !input.outside.contains(place));
         open
     }
 
     /// Returns what a command may access.
     pub(super) fn profile(&self, input: &Input) -> Profile {
-        let (folders, Options { own, hidden, .. }) = (&self.folders, &self.options);
+        let (directories, Options { own, hidden, .. }) = (&self.directories, &self.options);
         let mut protected = own.to_vec();
-        // Our own folders are not writable even if they are the session's.
+        // Our own directories are not writable even if they are the session's.
         let own_real: Vec<PathBuf> = own.iter().filter_map(|own| own.canonicalize().ok()).collect();
-        let is_ours = |folder: &PathBuf| own_real.iter().any(|own| folder.starts_with(own));
+        let is_ours = |directory: &PathBuf| own_real.iter().any(|own| directory.starts_with(own));
         let mut writable: Vec<PathBuf> =
-            folders.iter().filter(|folder| !is_ours(folder)).cloned().collect();
+            directories.iter().filter(|directory| !is_ours(directory)).cloned().collect();
         writable.extend_from_slice(&input.outside);
         protected.extend(self.program_in(&input.outside));
-        let all: Vec<PathBuf> = folders.iter().chain(&input.outside).cloned().collect();
-        let top = all.iter().map(|folder| folder.join(".git"));
-        // Searched separately: a large folder outside must not use up the limit of folders.
+        let all: Vec<PathBuf> = directories.iter().chain(&input.outside).cloned().collect();
+        let top = all.iter().map(|directory| directory.join(".git"));
+        // Searched separately: a large directory outside must not use up the limit of directories.
         let (inside, outside) = (self.survey(), survey(&input.outside));
         let known = self.known_repositories(&inside);
         for bare in inside.bare.iter().chain(&outside.bare) {
@@ -44,7 +44,7 @@ impl Bash {
             if input.new_git.as_ref() == Some(&git) {
                 continue;
             }
-            // A `.git` file is protected, and the folder that it names is treated like a `.git` folder.
+            // A `.git` file is protected, and the directory that it names is treated like a `.git` directory.
             let real = match repositories::named_by(&git, &all) {
                 Some(named) => {
                     protected.push(git);
@@ -69,26 +69,26 @@ impl Bash {
             hidden: hidden.iter().chain(&**own).cloned().collect(),
             network: if input.extra.network { Network::On } else { Network::Off },
             limits: Limits::default(),
-            temporary: self.temporary().map(|folder| folder.path().to_owned()),
+            temporary: self.temporary().map(|directory| directory.path().to_owned()),
             ..Profile::writing_to(writable)
         }
     }
 
-    /// Returns what was found in the session's folders before the last command or after it, whichever is later.
+    /// Returns what was found in the session's directories before the last command or after it, whichever is later.
     pub(super) fn survey(&self) -> Arc<Survey> {
         let last = self.surveyed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.unwrap_or_else(|| self.survey_again())
     }
 
-    /// Searches the session's folders.
+    /// Searches the session's directories.
     pub(super) fn survey_again(&self) -> Arc<Survey> {
-        let found = Arc::new(survey(&self.folders));
+        let found = Arc::new(survey(&self.directories));
         *self.surveyed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&found));
         found
     }
 
-    /// Returns all repositories below the session's folders that were ever found, as far as they still exist: a command may add
-    /// so many folders that a later search does not reach them.
+    /// Returns all repositories below the session's directories that were ever found, as far as they still exist: a command may add
+    /// so many directories that a later search does not reach them.
     fn known_repositories(&self, found: &Survey) -> Vec<PathBuf> {
         let mut known = self.repositories.lock().unwrap_or_else(PoisonError::into_inner);
         known.extend(found.gits.iter().cloned());
@@ -97,12 +97,12 @@ impl Bash {
         known.iter().filter(is_there).cloned().collect()
     }
 
-    /// Returns the files at the top of the session's folders that others run by themselves, without those that the command may
+    /// Returns the files at the top of the session's directories that others run by themselves, without those that the command may
     /// change. A link cannot be protected; `quarantine` compares it afterwards.
     fn auto_run_files(&self, found: &Survey, input: &Input) -> Vec<PathBuf> {
         let granted = self.granted(input);
         let is_top = |path: &&PathBuf| {
-            path.parent().is_some_and(|at| self.folders.iter().any(|top| top == at))
+            path.parent().is_some_and(|at| self.directories.iter().any(|top| top == at))
         };
         let is_protected =
             |path: &&PathBuf| !found.auto_run_links.contains_key(*path) && !granted.contains(path);
@@ -113,20 +113,20 @@ impl Bash {
     pub(super) fn granted(&self, input: &Input) -> Vec<PathBuf> {
         let mut granted = self.auto_run_requests(&input.extra.write_outside);
         if input.extra.git {
-            granted.extend(self.folders.iter().map(|folder| folder.join(".gitmodules")));
+            granted.extend(self.directories.iter().map(|directory| directory.join(".gitmodules")));
         }
         granted
     }
 
-    /// Returns the repositories around the session's folders that a command may change, if it requests that.
+    /// Returns the repositories around the session's directories that a command may change, if it requests that.
     fn around(&self, input: &Input) -> Vec<PathBuf> {
-        if input.extra.git { repositories::around(&self.options.folders) } else { Vec::new() }
+        if input.extra.git { repositories::around(&self.options.directories) } else { Vec::new() }
     }
 
-    /// Returns the `.git` of the working folder that a command may create, if it requests that and the folder has no repository yet.
+    /// Returns the `.git` of the working directory that a command may create, if it requests that and the directory has no repository yet.
     pub(super) fn new_git(&self, input: &Input) -> Option<PathBuf> {
-        let folder = self.folders.first().filter(|_| input.extra.git)?;
-        repositories::missing(folder)
+        let directory = self.directories.first().filter(|_| input.extra.git)?;
+        repositories::missing(directory)
     }
 
     /// Describes which repositories a command may change or create.
@@ -136,11 +136,12 @@ impl Bash {
             true => "to change .git".to_owned(),
             false => format!("to change {}", extra_permissions::list(&around)),
         };
-        let Some(folder) = new.and_then(Path::parent) else { return change };
-        let folder = folder.display();
-        let create =
-            format!("to create a repository in {folder} (.git, with its hooks and configuration)");
-        let others = self.folders[1..].iter().any(|folder| folder.join(".git").exists());
+        let Some(directory) = new.and_then(Path::parent) else { return change };
+        let directory = directory.display();
+        let create = format!(
+            "to create a repository in {directory} (.git, with its hooks and configuration)"
+        );
+        let others = self.directories[1..].iter().any(|directory| directory.join(".git").exists());
         if others || !around.is_empty() || !self.survey().gits.is_empty() {
             return format!("{change}, and {create}");
         }
@@ -160,8 +161,8 @@ mod tests {
     // R: T7
     #[test]
     fn repository_named_by_a_git_file_is_protected_with_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path();
         std::fs::create_dir_all(top.join("repo")).unwrap();
         std::fs::write(top.join(".git"), "gitdir: repo\n").unwrap();
         let top = top.canonicalize().unwrap();

@@ -1,7 +1,7 @@
 //! Checks what a command leaves behind that others would run later: repositories that it made, with hooks and configuration of its
 //! own, and files that editors, shells and other agents run by themselves. What could run something is renamed to `….set-aside`.
 //!
-//! Works beneath the session's folders as they were opened, and follows no link.
+//! Works beneath the session's directories as they were opened, and follows no link.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const PLAIN_CONFIG: &[u8] = b"[core]\n\trepositoryformatversion = 0\n";
 /// What was found after a command.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Found {
-    /// Folders with new repositories.
+    /// Directories with new repositories.
     pub(super) repositories: Vec<PathBuf>,
     /// What was set aside: where it was, and why.
     pub(super) set_aside: Vec<(PathBuf, String)>,
@@ -80,47 +80,48 @@ fn list(paths: &[PathBuf]) -> String {
 
 /// Compares what is there after a command with what was before. `granted` are paths that the user let the command change.
 pub(super) fn check(
-    folders: &[PathBuf],
+    directories: &[PathBuf],
     before: &Survey,
     now: &Survey,
     granted: &[PathBuf],
 ) -> Found {
     let mut found = Found::default();
     let is_granted = |path: &Path| granted.iter().any(|granted| path.starts_with(granted));
-    for folder in folders {
-        let Ok(root) = beneath::open_folder(folder) else { continue };
+    for directory in directories {
+        let Ok(root) = beneath::open_directory(directory) else { continue };
         let root = root.as_fd();
-        let below = |path: &Path| path.strip_prefix(folder).ok().map(Path::to_owned);
+        let below = |path: &Path| path.strip_prefix(directory).ok().map(Path::to_owned);
         for link in now.links.difference(&before.links).filter(|path| !is_granted(path)) {
             let why = "a link named .git can lead to any repository";
-            found.aside(root, folder, below(link), why);
+            found.aside(root, directory, below(link), why);
         }
         for git in now.gits.difference(&before.gits).filter(|path| !is_granted(path)) {
             let (Some(top), Some(_)) = (git.parent(), below(git)) else { continue };
             found.repositories.push(top.to_owned());
-            let real = if git.is_dir() { Some(git.clone()) } else { named_by_any(git, folders) };
+            let real =
+                if git.is_dir() { Some(git.clone()) } else { named_by_any(git, directories) };
             // One that a `.git` file names somewhere else is not the command's.
             if let Some(real) = real.as_deref().and_then(below) {
-                found.check_repository(root, folder, &real, top);
+                found.check_repository(root, directory, &real, top);
             }
         }
         for bare in now.bare.difference(&before.bare).filter(|path| !is_granted(path)) {
             let Some(real) = below(bare) else { continue };
             found.repositories.push(bare.clone());
-            found.check_repository(root, folder, &real, bare);
+            found.check_repository(root, directory, &real, bare);
         }
         let is_changed = |path: &&PathBuf| {
             let before = before.auto_run_links.get(*path);
             before.is_some_and(|before| now.auto_run_links.get(*path) != Some(before))
         };
         for path in now.auto_run.iter().filter(is_changed).filter(|path| !is_granted(path)) {
-            found.aside(root, folder, below(path), "it was a link that led elsewhere");
+            found.aside(root, directory, below(path), "it was a link that led elsewhere");
         }
         for path in now.auto_run.difference(&before.auto_run).filter(|path| !is_granted(path)) {
             let Some(real) = below(path) else { continue };
             if real.components().count() == 1 {
                 let why = "editors, shells or other agents run what is in it";
-                found.aside(root, folder, Some(real), why);
+                found.aside(root, directory, Some(real), why);
             } else {
                 found.new_auto_run.push(path.clone());
             }
@@ -131,38 +132,38 @@ pub(super) fn check(
     found
 }
 
-/// Returns the folder that a `.git` file names, also one inside a `.git`.
-fn named_by_any(git: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
-    if let Some(named) = named_by(git, folders) {
+/// Returns the directory that a `.git` file names, also one inside a `.git`.
+fn named_by_any(git: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
+    if let Some(named) = named_by(git, directories) {
         return Some(named);
     }
     let bytes = tree::read(git.parent()?, git.file_name()?, MOST_BYTES).ok()?;
     let text = String::from_utf8(bytes).ok()?;
     let named = git.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-    folders.iter().any(|folder| named.starts_with(folder)).then_some(named)
+    directories.iter().any(|directory| named.starts_with(directory)).then_some(named)
 }
 
 impl Found {
     /// Renames a path, and records it.
-    fn aside(&mut self, root: BorrowedFd<'_>, folder: &Path, path: Option<PathBuf>, why: &str) {
+    fn aside(&mut self, root: BorrowedFd<'_>, directory: &Path, path: Option<PathBuf>, why: &str) {
         let Some(path) = path else { return };
         match beneath::set_aside(root, &path) {
-            Ok(_) => self.set_aside.push((folder.join(path), why.to_owned())),
+            Ok(_) => self.set_aside.push((directory.join(path), why.to_owned())),
             Err(err) => {
-                tracing::error!("{} cannot be set aside: {err}", folder.join(path).display())
+                tracing::error!("{} cannot be set aside: {err}", directory.join(path).display())
             }
         }
     }
 
     /// Sets aside what makes git run something in a new repository and its submodules.
-    fn check_repository(&mut self, root: BorrowedFd<'_>, folder: &Path, git: &Path, top: &Path) {
+    fn check_repository(&mut self, root: BorrowedFd<'_>, directory: &Path, git: &Path, top: &Path) {
         let mut open = vec![git.to_owned()];
         let mut looked = 0;
         while let Some(at) = open.pop().filter(|_| looked < MOST_MODULES) {
             looked += 1;
             let is_repository = at == git || kind(root, &at.join("HEAD")).is_some();
             if is_repository {
-                self.check_one(root, folder, &at, top);
+                self.check_one(root, directory, &at, top);
                 open.push(at.join("modules"));
             } else {
                 let entries = beneath::list(root, &at).unwrap_or_default();
@@ -172,23 +173,23 @@ impl Found {
         }
     }
 
-    fn check_one(&mut self, root: BorrowedFd<'_>, folder: &Path, git: &Path, top: &Path) {
+    fn check_one(&mut self, root: BorrowedFd<'_>, directory: &Path, git: &Path, top: &Path) {
         for name in ["config", "config.worktree"] {
             let path = git.join(name);
             let why = match tree::read_beneath(root, &path, MOST_BYTES) {
                 Err(NotRead::Missing) => continue,
                 Err(why) => Some(format!("git's configuration cannot be checked: {why}")),
                 Ok(bytes) => match String::from_utf8(bytes) {
-                    Ok(text) => shell::config_problem(&folder.join(git), top, &text),
+                    Ok(text) => shell::config_problem(&directory.join(git), top, &text),
                     Err(_) => Some("git's configuration is not text".to_owned()),
                 },
             };
             let Some(why) = why else { continue };
-            self.aside(root, folder, Some(path.clone()), &why);
+            self.aside(root, directory, Some(path.clone()), &why);
             if name == "config"
                 && let Err(err) = beneath::write_new(root, &path, PLAIN_CONFIG)
             {
-                tracing::error!("{} cannot be written: {err}", folder.join(path).display());
+                tracing::error!("{} cannot be written: {err}", directory.join(path).display());
             }
         }
         let hooks = git.join("hooks");
@@ -202,12 +203,12 @@ impl Found {
             Some(_) => true,
         };
         if runs {
-            self.aside(root, folder, Some(hooks), "git runs these hooks");
+            self.aside(root, directory, Some(hooks), "git runs these hooks");
         }
         let is_worktree = git.parent().is_some_and(|above| above.ends_with("worktrees"));
         if !is_worktree && kind(root, &git.join("commondir")).is_some() {
             let why = "it redirects git to another configuration";
-            self.aside(root, folder, Some(git.join("commondir")), why);
+            self.aside(root, directory, Some(git.join("commondir")), why);
         }
     }
 }
@@ -223,27 +224,27 @@ mod tests {
     use super::super::repositories::survey;
     use super::*;
 
-    /// Runs a script as a command would, and returns what is set aside, relative to the folder, and the other findings.
+    /// Runs a script as a command would, and returns what is set aside, relative to the directory, and the other findings.
     fn after(script: &str) -> (Vec<String>, Found) {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
         std::fs::create_dir_all(top.join("old/.git/hooks")).unwrap();
         std::fs::create_dir(top.join(".zed")).unwrap();
         symlink("nowhere", top.join(".idea")).unwrap();
-        let folders = [top.clone()];
-        let before = survey(&folders);
+        let directories = [top.clone()];
+        let before = survey(&directories);
         #[expect(clippy::disallowed_methods, reason = "stands for a command of the agent")]
         let mut command = std::process::Command::new("/bin/bash");
         let done = command.args(["-ec", script]).current_dir(&top).status().unwrap();
         assert!(done.success(), "{script}");
-        let found = check(&folders, &before, &survey(&folders), &[top.join("granted")]);
+        let found = check(&directories, &before, &survey(&directories), &[top.join("granted")]);
         let short = |path: &PathBuf| path.strip_prefix(&top).unwrap().display().to_string();
         let aside: Vec<String> = found.set_aside.iter().map(|(path, _)| short(path)).collect();
         for path in &aside {
             assert!(top.join(format!("{path}.set-aside")).symlink_metadata().is_ok(), "{path}");
         }
         // Whatever was there, nothing is found a second time.
-        let again = check(&folders, &before, &survey(&folders), &[top.join("granted")]);
+        let again = check(&directories, &before, &survey(&directories), &[top.join("granted")]);
         assert_eq!(again.set_aside, [], "{script}");
         (aside, found)
     }
@@ -313,8 +314,8 @@ mod tests {
     // R: T7, W19
     #[test]
     fn nothing_is_renamed_through_a_link() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
         let (inside, outside) = (top.join("in"), top.join("out"));
         for path in ["n/.git/hooks", "n/.git/objects", "n/.git/refs"] {
             std::fs::create_dir_all(outside.join(path)).unwrap();
@@ -326,7 +327,7 @@ mod tests {
         let before = survey(std::slice::from_ref(&inside));
         std::fs::create_dir_all(inside.join("n/.git")).unwrap();
         let now = survey(std::slice::from_ref(&inside));
-        // The command's folder becomes a link after it was found.
+        // The command's directory becomes a link after it was found.
         std::fs::remove_dir_all(inside.join("n")).unwrap();
         symlink(outside.join("n"), inside.join("n")).unwrap();
         let found = check(&[inside], &before, &now, &[]);

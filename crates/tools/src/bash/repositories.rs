@@ -1,4 +1,4 @@
-//! Repositories in and around the session's folders. Files in `.git` decide what git runs, also for the user, so commands must not
+//! Repositories in and around the session's directories. Files in `.git` decide what git runs, also for the user, so commands must not
 //! change them.
 //!
 //! [`survey`] finds them, with the files that editors and other programs run by themselves. A repository that a command creates
@@ -10,27 +10,27 @@ use std::time::{Duration, Instant};
 
 use super::git_redirects::REDIRECTS;
 
-/// The most folders that are searched, those near the top first, how deep, and for how long. If one of these is reached, commands ask.
-const MOST_FOLDERS: usize = 100_000;
+/// The most directories that are searched, those near the top first, how deep, and for how long. If one of these is reached, commands ask.
+const MOST_DIRECTORIES: usize = 100_000;
 const DEEPEST: usize = 200;
 const LONGEST: Duration = Duration::from_secs(3);
-/// The largest file that names a folder.
+/// The largest file that names a directory.
 const MOST_BYTES: u64 = 64 * 1024;
 /// The most files below the top that others run by themselves and that are looked for.
 const MOST_AUTO_RUN: usize = 2000;
-/// Folders that tools fill; what is in them is nobody's project.
+/// Directories that tools fill; what is in them is nobody's project.
 const FILLED: [&str; 5] = ["node_modules", "target", "vendor", ".venv", "__pycache__"];
 
-/// What a search of the session's folders found.
+/// What a search of the session's directories found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Survey {
-    /// `.git` folders and files below the top.
+    /// `.git` directories and files below the top.
     pub(super) gits: BTreeSet<PathBuf>,
-    /// Folders that are a repository by themselves, whatever their name.
+    /// Directories that are a repository by themselves, whatever their name.
     pub(super) bare: BTreeSet<PathBuf>,
     /// Links named `.git` below the top.
     pub(super) links: BTreeSet<PathBuf>,
-    /// Files and folders that others run by themselves.
+    /// Files and directories that others run by themselves.
     pub(super) auto_run: BTreeSet<PathBuf>,
     /// Where those of them lead that are links.
     pub(super) auto_run_links: BTreeMap<PathBuf, PathBuf>,
@@ -38,41 +38,41 @@ pub(super) struct Survey {
     pub(super) is_complete: bool,
 }
 
-/// Searches these folders. Submodules come first.
-pub(super) fn survey(folders: &[PathBuf]) -> Survey {
-    survey_within(folders, MOST_FOLDERS)
+/// Searches these directories. Submodules come first.
+pub(super) fn survey(directories: &[PathBuf]) -> Survey {
+    survey_within(directories, MOST_DIRECTORIES)
 }
 
-fn survey_within(folders: &[PathBuf], most: usize) -> Survey {
+fn survey_within(directories: &[PathBuf], most: usize) -> Survey {
     let mut found = Survey { is_complete: true, ..Survey::default() };
     let mut open: VecDeque<(PathBuf, usize)> = VecDeque::new();
-    for folder in folders {
-        open.push_front((folder.clone(), 0));
-        let modules = shell::submodules(folder).into_iter().map(|module| {
+    for directory in directories {
+        open.push_front((directory.clone(), 0));
+        let modules = shell::submodules(directory).into_iter().map(|module| {
             let depth = module.components().count();
-            (folder.join(module), depth)
+            (directory.join(module), depth)
         });
-        let modules = modules.filter(|(module, _)| is_plain_folder(folder, module));
+        let modules = modules.filter(|(module, _)| is_plain_directory(directory, module));
         open.extend(modules);
     }
     let end = Instant::now() + LONGEST;
     let mut seen = BTreeSet::new();
-    while let Some((folder, depth)) = open.pop_front() {
+    while let Some((directory, depth)) = open.pop_front() {
         if seen.len() >= most || Instant::now() > end {
             found.is_complete = false;
             break;
         }
-        if seen.insert(folder.clone()) {
-            found.look_at(&folder, depth, &mut open);
+        if seen.insert(directory.clone()) {
+            found.look_at(&directory, depth, &mut open);
         }
     }
     found
 }
 
 impl Survey {
-    fn look_at(&mut self, folder: &Path, depth: usize, open: &mut VecDeque<(PathBuf, usize)>) {
+    fn look_at(&mut self, directory: &Path, depth: usize, open: &mut VecDeque<(PathBuf, usize)>) {
         let mut parts = (false, false, false);
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             // Links are not followed: their targets are found in their own place, or are outside.
             let Ok(kind) = entry.file_type() else { continue };
             let name = entry.file_name();
@@ -94,7 +94,7 @@ impl Survey {
             let is_auto_run = name.to_str().is_some_and(shell::is_auto_run_name);
             if is_auto_run
                 && (depth == 0 || self.auto_run.len() < MOST_AUTO_RUN)
-                && !is_filled(folder, depth)
+                && !is_filled(directory, depth)
             {
                 let target = kind.is_symlink().then(|| std::fs::read_link(entry.path()).ok());
                 self.auto_run_links.extend(target.flatten().map(|target| (entry.path(), target)));
@@ -109,12 +109,12 @@ impl Survey {
             }
         }
         if parts == (true, true, true) {
-            self.bare.insert(folder.to_owned());
+            self.bare.insert(directory.to_owned());
         }
     }
 }
 
-/// Tells whether a path is in a folder that a tool fills, among the last `depth` parts of it: those below the session's folder.
+/// Tells whether a path is in a directory that a tool fills, among the last `depth` parts of it: those below the session's directory.
 fn is_filled(path: &Path, depth: usize) -> bool {
     path.components()
         .rev()
@@ -122,43 +122,43 @@ fn is_filled(path: &Path, depth: usize) -> bool {
         .any(|part| FILLED.iter().any(|filled| part.as_os_str() == *filled))
 }
 
-/// Tells whether a folder below another is reached without a link.
-fn is_plain_folder(top: &Path, folder: &Path) -> bool {
-    let below = folder.ancestors().take_while(|at| *at != top);
+/// Tells whether a directory below another is reached without a link.
+fn is_plain_directory(top: &Path, directory: &Path) -> bool {
+    let below = directory.ancestors().take_while(|at| *at != top);
     below.into_iter().all(|at| at.symlink_metadata().is_ok_and(|found| found.is_dir()))
 }
 
-/// Finds the repositories around these folders: above them, or where a worktree's `.git` file points. Such a file may come with the
+/// Finds the repositories around these directories: above them, or where a worktree's `.git` file points. Such a file may come with the
 /// project, so it is accepted only if the repository points back to it.
-pub(super) fn around(folders: &[PathBuf]) -> Vec<PathBuf> {
-    let of = |folder: &PathBuf| {
-        let git = folder.ancestors().map(|at| at.join(".git")).find(|git| is_git(git))?;
+pub(super) fn around(directories: &[PathBuf]) -> Vec<PathBuf> {
+    let of = |directory: &PathBuf| {
+        let git = directory.ancestors().map(|at| at.join(".git")).find(|git| is_git(git))?;
         let common = if git.is_dir() { git } else { common_of(&git)? };
-        let is_outside = !folders.iter().any(|folder| common.starts_with(folder));
+        let is_outside = !directories.iter().any(|directory| common.starts_with(directory));
         is_outside.then_some(common)
     };
-    let mut found: Vec<PathBuf> = folders.iter().filter_map(of).collect();
+    let mut found: Vec<PathBuf> = directories.iter().filter_map(of).collect();
     found.dedup();
     found
 }
 
-/// Returns the missing `.git` of a folder that is in no repository.
-pub(super) fn missing(folder: &Path) -> Option<PathBuf> {
-    let git = folder.join(".git");
-    // Git ignores an empty folder, and it may be reserved for another command.
+/// Returns the missing `.git` of a directory that is in no repository.
+pub(super) fn missing(directory: &Path) -> Option<PathBuf> {
+    let git = directory.join(".git");
+    // Git ignores an empty directory, and it may be reserved for another command.
     let is_empty = || std::fs::read_dir(&git).is_ok_and(|mut entries| entries.next().is_none());
     let is_free = git.symlink_metadata().map_or(true, |found| found.is_dir() && is_empty());
-    (is_free && !folder.ancestors().any(|at| is_git(&at.join(".git")))).then_some(git)
+    (is_free && !directory.ancestors().any(|at| is_git(&at.join(".git")))).then_some(git)
 }
 
-/// Returns the folder that a `.git` file names, if it is in one of these folders and not in a `.git`, where it is protected anyway.
-pub(super) fn named_by(git: &Path, folders: &[PathBuf]) -> Option<PathBuf> {
+/// Returns the directory that a `.git` file names, if it is in one of these directories and not in a `.git`, where it is protected anyway.
+pub(super) fn named_by(git: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
     let text = text_of(git)?;
     let named = git.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
     let is_inside =
-        |folder: &PathBuf| folder.canonicalize().is_ok_and(|top| named.starts_with(top));
+        |directory: &PathBuf| directory.canonicalize().is_ok_and(|top| named.starts_with(top));
     let is_protected = named.components().any(|part| part.as_os_str() == ".git");
-    (folders.iter().any(is_inside) && !is_protected).then_some(named)
+    (directories.iter().any(is_inside) && !is_protected).then_some(named)
 }
 
 /// Reads a short file of git. Links are not followed.
@@ -167,7 +167,7 @@ fn text_of(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Tells whether git accepts this as a repository or a worktree's `.git` file. An empty folder is neither.
+/// Tells whether git accepts this as a repository or a worktree's `.git` file. An empty directory is neither.
 fn is_git(path: &Path) -> bool {
     path.is_file() || path.join("HEAD").exists()
 }
@@ -176,19 +176,20 @@ fn is_git(path: &Path) -> bool {
 fn common_of(file: &Path) -> Option<PathBuf> {
     let line = |path: &Path| text_of(path).map(|text| text.trim().to_owned());
     let text = line(file)?;
-    let folder = file.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
-    let back = folder.join(line(&folder.join("gitdir"))?).canonicalize().ok()?;
-    let common = folder.join(line(&folder.join("commondir"))?).canonicalize().ok()?;
-    let is_worktree = folder.parent() == Some(&common.join("worktrees"));
+    let directory =
+        file.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+    let back = directory.join(line(&directory.join("gitdir"))?).canonicalize().ok()?;
+    let common = directory.join(line(&directory.join("commondir"))?).canonicalize().ok()?;
+    let is_worktree = directory.parent() == Some(&common.join("worktrees"));
     (is_worktree && back == file.canonicalize().ok()? && is_git(&common)).then_some(common)
 }
 
 /// Returns the files that decide what git runs in a repository and its submodules.
 pub(super) fn deciding(git: &Path) -> Vec<PathBuf> {
-    let parts = |folder: PathBuf| {
-        let always = ["hooks", "config"].map(|part| folder.join(part));
-        // Git would fail on an empty folder in place of these; see `git_redirects`.
-        let redirects = REDIRECTS.map(|part| folder.join(part));
+    let parts = |directory: PathBuf| {
+        let always = ["hooks", "config"].map(|part| directory.join(part));
+        // Git would fail on an empty directory in place of these; see `git_redirects`.
+        let redirects = REDIRECTS.map(|part| directory.join(part));
         always.into_iter().chain(redirects.into_iter().filter(|path| path.exists()))
     };
     with_submodules(git).into_iter().flat_map(parts).collect()
@@ -198,24 +199,25 @@ pub(super) fn deciding(git: &Path) -> Vec<PathBuf> {
 fn with_submodules(git: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![git.to_owned()];
-    while let Some(folder) = open.pop() {
-        if folder == git || folder.join("HEAD").exists() {
-            open.push(folder.join("modules"));
-            found.push(folder);
+    while let Some(directory) = open.pop() {
+        if directory == git || directory.join("HEAD").exists() {
+            open.push(directory.join("modules"));
+            found.push(directory);
         } else {
-            open.extend(folders_in(&folder));
+            open.extend(directories_in(&directory));
         }
     }
     found
 }
 
-/// Returns the subfolders of a folder, without links.
-fn folders_in(folder: &Path) -> Vec<PathBuf> {
-    let is_folder = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
-    let entries = is_folder.then(|| std::fs::read_dir(folder)).into_iter().flatten().flatten();
-    let folders =
+/// Returns the subdirectories of a directory, without links.
+fn directories_in(directory: &Path) -> Vec<PathBuf> {
+    let is_directory = directory.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let entries =
+        is_directory.then(|| std::fs::read_dir(directory)).into_iter().flatten().flatten();
+    let directories =
         entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    folders.map(|entry| entry.path()).collect()
+    directories.map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]
@@ -225,11 +227,12 @@ mod tests {
     // R: T7
     #[test]
     fn worktree_is_accepted_only_if_its_repository_points_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().to_owned();
-        for folder in ["main/.git/worktrees/w/x", "main/.git/modules/a/b", "main/sub", "w", "evil"]
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().to_owned();
+        for directory in
+            ["main/.git/worktrees/w/x", "main/.git/modules/a/b", "main/sub", "w", "evil"]
         {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         let top = top.canonicalize().unwrap();
         let put = |path: &str, text: String| std::fs::write(top.join(path), text).unwrap();
@@ -242,7 +245,7 @@ mod tests {
         put("main/.git/worktrees/w/commondir", "../..\n".to_owned());
         put("evil/.git", link);
         let git = top.join("main/.git");
-        let of = |folder: &str| around(&[top.join(folder)]);
+        let of = |directory: &str| around(&[top.join(directory)]);
         assert_eq!(of("main/sub"), std::slice::from_ref(&git));
         assert_eq!(of("w"), std::slice::from_ref(&git));
         assert_eq!(of("evil"), Vec::<PathBuf>::new());
@@ -254,15 +257,15 @@ mod tests {
     }
 
     #[test]
-    fn repository_is_missing_if_there_is_none_in_or_around_a_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().to_owned();
-        for folder in ["none", "empty/.git", "other/.git/x", "repo/.git", "repo/sub", "link"] {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+    fn repository_is_missing_if_there_is_none_in_or_around_a_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().to_owned();
+        for directory in ["none", "empty/.git", "other/.git/x", "repo/.git", "repo/sub", "link"] {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         std::fs::write(top.join("repo/.git/HEAD"), "").unwrap();
         std::os::unix::fs::symlink("nowhere", top.join("link/.git")).unwrap();
-        for (folder, is_missing) in [
+        for (directory, is_missing) in [
             ("none", true),
             ("empty", true),
             ("other", false),
@@ -270,17 +273,17 @@ mod tests {
             ("repo/sub", false),
             ("link", false),
         ] {
-            assert_eq!(missing(&top.join(folder)).is_some(), is_missing, "{folder}");
+            assert_eq!(missing(&top.join(directory)).is_some(), is_missing, "{directory}");
         }
     }
 
     // R: T7
     #[test]
-    fn git_file_names_a_repository_in_the_folder_or_none() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().to_owned();
-        for folder in ["w/repo", "w/sub", "w/.git/modules/sub", "out"] {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+    fn git_file_names_a_repository_in_the_directory_or_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().to_owned();
+        for directory in ["w/repo", "w/sub", "w/.git/modules/sub", "out"] {
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         let top = top.canonicalize().unwrap();
         let file = top.join("w/sub/.git");
@@ -302,13 +305,14 @@ mod tests {
     // R: T7
     #[test]
     fn repositories_of_all_kinds_are_found() {
-        let folder = tempfile::tempdir().unwrap();
-        // What is above the session's folder does not matter.
-        let top = folder.path().join("target/node_modules/w");
+        let directory = tempfile::tempdir().unwrap();
+        // What is above the session's directory does not matter.
+        let top = directory.path().join("target/node_modules/w");
         let deep = format!("{}/.git", vec!["d"; 40].join("/"));
-        for folder in [".git/x", "a/.git", "deep/b/.git/modules", "c", "bare/objects", "bare/refs"]
+        for directory in
+            [".git/x", "a/.git", "deep/b/.git/modules", "c", "bare/objects", "bare/refs"]
         {
-            std::fs::create_dir_all(top.join(folder)).unwrap();
+            std::fs::create_dir_all(top.join(directory)).unwrap();
         }
         std::fs::create_dir_all(top.join(&deep)).unwrap();
         std::fs::create_dir_all(top.join("pkg/.vscode")).unwrap();
@@ -331,8 +335,8 @@ mod tests {
     // R: T7
     #[test]
     fn submodules_are_found_first_and_a_search_that_is_cut_short_says_so() {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().to_owned();
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().to_owned();
         for number in 0..50 {
             std::fs::create_dir_all(top.join(format!("a{number}/b/c"))).unwrap();
         }

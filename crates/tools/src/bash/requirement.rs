@@ -23,7 +23,7 @@ impl From<Need> for Requirement {
         let always = always.map(|always| match always {
             Always::Exact => literal(&subject),
             Always::StartingWith(words) => format!("{} *", literal(&words)),
-            Always::Below(folder) => all_in(&folder),
+            Always::Below(directory) => all_in(&directory),
         });
         // The prefix keeps rules for a program from matching.
         let subject = match form {
@@ -36,7 +36,7 @@ impl From<Need> for Requirement {
             Verdict::Ask => Decision::Ask,
             Verdict::Reject => Decision::Reject,
         };
-        // The call's own content names these folders.
+        // The call's own content names these directories.
         let is_shown = matches!(kind, NeedKind::WriteOutside);
         let (key, is_unclear) = (key(kind), is_opaque);
         let is_command = !matches!(
@@ -64,14 +64,14 @@ fn key(kind: NeedKind) -> PermissionKey {
     }
 }
 
-/// Returns the pattern for all that is in a folder.
-fn all_in(folder: &Path) -> String {
-    format!("{}/*", literal(&folder.to_string_lossy()))
+/// Returns the pattern for all that is in a directory.
+fn all_in(directory: &Path) -> String {
+    format!("{}/*", literal(&directory.to_string_lossy()))
 }
 
-/// Returns the pattern that a permanent answer for a folder is saved as; `None` for a home folder and what holds one.
-pub(crate) fn folder_rule(folder: &Path, home: Option<&Path>) -> Option<String> {
-    shell::is_narrow(folder, home).then(|| all_in(folder))
+/// Returns the pattern that a permanent answer for a directory is saved as; `None` for a home directory and what holds one.
+pub(crate) fn directory_rule(directory: &Path, home: Option<&Path>) -> Option<String> {
+    shell::is_narrow(directory, home).then(|| all_in(directory))
 }
 
 #[cfg(test)]
@@ -79,9 +79,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_name_with_a_wildcard_stands_for_itself() {
-        assert_eq!(folder_rule(Path::new("/etc"), None).as_deref(), Some("/etc/*"));
-        assert_eq!(folder_rule(Path::new("/home/me/a*"), None).as_deref(), Some("/home/me/a\\*/*"));
-        assert_eq!(folder_rule(Path::new("/home/me"), None), None);
+    fn directory_name_with_a_wildcard_stands_for_itself() {
+        assert_eq!(directory_rule(Path::new("/etc"), None).as_deref(), Some("/etc/*"));
+        assert_eq!(
+            directory_rule(Path::new("/home/me/a*"), None).as_deref(),
+            Some("/home/me/a\\*/*")
+        );
+        assert_eq!(directory_rule(Path::new("/home/me"), None), None);
     }
 }

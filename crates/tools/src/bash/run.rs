@@ -90,7 +90,7 @@ impl Bash {
         let mut spec = Spec::new(shell, cwd).args(args.iter().copied()).args([command]);
         spec.clear_env = true;
         spec.merge_stderr = true;
-        let path = search_path(&self.options.search, &self.options.folders);
+        let path = search_path(&self.options.search, &self.options.directories);
         spec = spec.env("PATH", path);
         for (name, value) in &*self.options.environment {
             spec = spec.env(name, value);
@@ -100,7 +100,7 @@ impl Bash {
 
     /// Makes the capture for the output of a command.
     pub(super) fn capture(&self, cx: &ToolCx<'_>) -> Capture {
-        let file = |folder: &Path| folder.join(format!("{}.txt", file_name(cx.id.as_str())));
+        let file = |directory: &Path| directory.join(format!("{}.txt", file_name(cx.id.as_str())));
         Capture::new(self.options.outputs.as_deref().map(file), cx.turn.result_limit())
     }
 

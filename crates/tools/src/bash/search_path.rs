@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns the search path for commands in these folders. Entries inside the folders are omitted.
-pub(super) fn search_path(search: &[PathBuf], folders: &[PathBuf]) -> String {
+/// Returns the search path for commands in these directories. Entries inside the directories are omitted.
+pub(super) fn search_path(search: &[PathBuf], directories: &[PathBuf]) -> String {
     let is_safe = |part: &&PathBuf| {
         let real = part.canonicalize();
-        let is_inside = |part: &Path| folders.iter().any(|folder| part.starts_with(folder));
+        let is_inside =
+            |part: &Path| directories.iter().any(|directory| part.starts_with(directory));
         part.is_absolute() && !is_inside(part) && !real.is_ok_and(|real| is_inside(&real))
     };
     let mut parts: Vec<String> = Vec::new();
@@ -31,9 +32,9 @@ mod tests {
     // Fault: T23
     #[test]
     fn project_cannot_add_itself_to_the_search_path() {
-        let folders = [PathBuf::from("/w")];
+        let directories = [PathBuf::from("/w")];
         let search = ["/w/node_modules/.bin", "bin", ".", "", "/home/u/.cargo/bin", "/usr/bin"];
-        let path = search_path(&search.map(PathBuf::from), &folders);
+        let path = search_path(&search.map(PathBuf::from), &directories);
         let expected =
             "/home/u/.cargo/bin:/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/sbin:/bin";
         assert_eq!(path, expected);

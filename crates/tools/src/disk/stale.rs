@@ -24,20 +24,20 @@ fn owner(name: &[u8]) -> Option<i32> {
 }
 
 /// Removes the temporary files in a directory whose processes have ended.
-pub(super) fn remove(folder: &OwnedFd) {
-    let Ok(entries) = Dir::read_from(folder) else { return };
+pub(super) fn remove(directory: &OwnedFd) {
+    let Ok(entries) = Dir::read_from(directory) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         if !owner(name.to_bytes()).is_some_and(process::end::has_ended) {
             continue;
         }
-        let Ok(found) = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let Ok(found) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
         let written = UNIX_EPOCH + Duration::from_secs(found.st_mtime.try_into().unwrap_or(0));
         let is_old = SystemTime::now().duration_since(written).is_ok_and(|age| age > YOUNG);
         let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
         if is_old
             && is_file
-            && let Err(err) = unlinkat(folder, name, AtFlags::empty())
+            && let Err(err) = unlinkat(directory, name, AtFlags::empty())
         {
             let name = OsStr::from_bytes(name.to_bytes()).display();
             tracing::debug!("the temporary file {name} could not be removed: {err}");
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn old_file_of_a_killed_process_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let own = name(7);
         // No process has the highest id.
         let names = [
@@ -64,14 +64,14 @@ mod tests {
         ];
         let hour_ago = SystemTime::now() - Duration::from_secs(3600);
         for name in names {
-            let file = std::fs::File::create(folder.path().join(name)).unwrap();
+            let file = std::fs::File::create(directory.path().join(name)).unwrap();
             if name != names[1] {
                 file.set_modified(hour_ago).unwrap();
             }
         }
-        let opened = std::fs::File::open(folder.path()).unwrap();
+        let opened = std::fs::File::open(directory.path()).unwrap();
         remove(&opened.into());
-        let exists = names.map(|name| folder.path().join(name).exists());
+        let exists = names.map(|name| directory.path().join(name).exists());
         assert_eq!(exists, [false, true, true, true, true, true]);
     }
 }

@@ -26,17 +26,17 @@ pub(crate) fn is_one_of(path: &Path, files: &[FileId]) -> bool {
     !files.is_empty() && path.symlink_metadata().is_ok_and(is_one)
 }
 
-/// Finds the names of these files inside folders. Returns them, and whether everything was looked at.
+/// Finds the names of these files inside directories. Returns them, and whether everything was looked at.
 #[must_use]
-pub fn names_in(folders: &[PathBuf], files: &[FileId]) -> (Vec<PathBuf>, bool) {
+pub fn names_in(directories: &[PathBuf], files: &[FileId]) -> (Vec<PathBuf>, bool) {
     let mut names = Vec::new();
     if files.is_empty() {
         return (names, true);
     }
-    let mut open: VecDeque<PathBuf> = folders.iter().cloned().collect();
+    let mut open: VecDeque<PathBuf> = directories.iter().cloned().collect();
     let mut left = MOST_ENTRIES;
-    while let Some(folder) = open.pop_front() {
-        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+    while let Some(directory) = open.pop_front() {
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
             if left == 0 {
                 return (names, false);
             }

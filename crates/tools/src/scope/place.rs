@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, Stat, fstat};
-use tree::beneath::{HANDLE, make_folders, open_beneath};
+use tree::beneath::{HANDLE, make_directories, open_beneath};
 
 use super::Target;
 
@@ -18,7 +18,7 @@ use super::Target;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
-    Folder,
+    Directory,
     /// A pipe, a socket or a device: opening it could block or have an effect.
     Special(&'static str),
 }
@@ -38,7 +38,7 @@ impl Look {
     fn of(stat: &Stat) -> Look {
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Folder,
+            FileType::Directory => Kind::Directory,
             FileType::Fifo => Kind::Special("a pipe"),
             FileType::Socket => Kind::Special("a socket"),
             FileType::Symlink => Kind::Special("a link"),
@@ -82,14 +82,14 @@ impl Target {
         open_regular(self.root.handle()?.as_fd(), &self.relative, access)
     }
 
-    /// Opens the folder, to open many files in it.
-    pub(crate) fn open_as_folder(&self) -> io::Result<Folder> {
+    /// Opens the directory, to open many files in it.
+    pub(crate) fn open_as_directory(&self) -> io::Result<Directory> {
         let root = self.root.handle()?;
         let flags = HANDLE | OFlags::DIRECTORY;
-        Ok(Folder(open_beneath(root.as_fd(), &self.relative, flags, Mode::empty())?))
+        Ok(Directory(open_beneath(root.as_fd(), &self.relative, flags, Mode::empty())?))
     }
 
-    /// Opens the parent folder, and returns the name in it. Creates missing folders if asked to.
+    /// Opens the parent directory, and returns the name in it. Creates missing directories if asked to.
     pub(crate) fn open_parent(&self, make: bool) -> io::Result<(OwnedFd, &OsStr)> {
         let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "this is a folder");
         let name = self.relative.file_name().ok_or_else(no_name)?;
@@ -97,17 +97,19 @@ impl Target {
         let root = self.root.handle()?;
         let flags = HANDLE | OFlags::DIRECTORY;
         match open_beneath(root.as_fd(), parent, flags, Mode::empty()) {
-            Err(err) if make && is_missing(&err) => Ok((make_folders(root.as_fd(), parent)?, name)),
-            folder => Ok((folder?, name)),
+            Err(err) if make && is_missing(&err) => {
+                Ok((make_directories(root.as_fd(), parent)?, name))
+            }
+            directory => Ok((directory?, name)),
         }
     }
 }
 
-/// An open folder.
+/// An open directory.
 #[derive(Debug)]
-pub(crate) struct Folder(OwnedFd);
+pub(crate) struct Directory(OwnedFd);
 
-impl Folder {
+impl Directory {
     /// Opens a file below it for reading. No link is followed.
     pub(crate) fn open_file(&self, below: &Path) -> io::Result<File> {
         open_regular(self.0.as_fd(), below, OFlags::RDONLY)

@@ -1,4 +1,4 @@
-//! A temporary session: a working folder, its tools, and a client with or without file access.
+//! A temporary session: a working directory, its tools, and a client with or without file access.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -49,9 +49,9 @@ impl Outcome {
     }
 }
 
-/// A session's tools in a temporary folder.
+/// A session's tools in a temporary directory.
 pub(crate) struct Desk {
-    /// Contains the working folder `w` and what is outside of it.
+    /// Contains the working directory `w` and what is outside of it.
     pub(crate) top: PathBuf,
     pub(crate) client: Client,
     /// As undo, redo and rewind use them.
@@ -70,10 +70,10 @@ impl Desk {
     }
 
     pub(crate) fn with(client: Client) -> Desk {
-        let folder = tempfile::tempdir().unwrap();
-        let top = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
         std::fs::create_dir(top.join("w")).unwrap();
-        // Purlin's own folder, inside the working folder.
+        // Purlin's own directory, inside the working directory.
         let files = Arc::new(Files::new(
             Scope::new(vec![top.join("w")])
                 .without(&[top.join("w/own")])
@@ -92,11 +92,11 @@ impl Desk {
             tools,
             calls: AtomicUsize::new(0),
             goes_out: false,
-            _removed_on_drop: folder,
+            _removed_on_drop: directory,
         }
     }
 
-    /// Returns a path in the working folder.
+    /// Returns a path in the working directory.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.top.join("w").join(path)
     }

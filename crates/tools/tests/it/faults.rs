@@ -208,7 +208,7 @@ async fn f16_f17_f18_pipes_sockets_and_devices_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn f19_a_folder_is_no_file() {
+async fn f19_a_directory_is_no_file() {
     let desk = Desk::new();
     desk.put("folder/a", "");
     for (tool, input) in [

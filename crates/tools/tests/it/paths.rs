@@ -20,7 +20,7 @@ enum Verdict {
 
 use Verdict::{In, No, Out};
 
-/// Spellings relative to the working folder. Each is tried as it is, and after the folder's absolute path.
+/// Spellings relative to the working directory. Each is tried as it is, and after the directory's absolute path.
 const BELOW: [(&str, Verdict); 62] = [
     ("a.txt", In),
     ("./a.txt", In),
@@ -86,7 +86,7 @@ const BELOW: [(&str, Verdict); 62] = [
     ("dangling", No),
 ];
 
-/// Absolute spellings. `TOP` is the folder above the working folder.
+/// Absolute spellings. `TOP` is the directory above the working directory.
 const WHOLE: [(&str, Verdict); 30] = [
     ("", No),
     ("~", No),
@@ -168,11 +168,11 @@ fn calls(path: &str) -> [(&'static str, Value); 5] {
     ]
 }
 
-/// Returns the names and contents of all files outside the working folder.
+/// Returns the names and contents of all files outside the working directory.
 fn outside(top: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
-    for folder in [top.to_owned(), top.join("w-evil")] {
-        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+    for directory in [top.to_owned(), top.join("w-evil")] {
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
             let bytes = std::fs::read(entry.path()).unwrap_or_default();
             found.push((entry.path(), bytes));
         }
@@ -181,7 +181,7 @@ fn outside(top: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     found
 }
 
-/// Checks the result of a call. A tool may also refuse a file for another reason (not found, a folder, not read).
+/// Checks the result of a call. A tool may also refuse a file for another reason (not found, a directory, not read).
 fn check(desk: &Desk, spelling: &str, verdict: Verdict, tool: &str, outcome: &Outcome) {
     let tell = || format!("{tool} {spelling:?} ({verdict:?}): {outcome:?}");
     match (verdict, outcome) {
@@ -221,7 +221,7 @@ async fn every_spelling_through_every_tool_stays_inside_or_asks() {
         let path = spelling.replace("TOP", &desk.top.to_string_lossy());
         for (tool, input) in calls(&path) {
             let outcome = desk.call(tool, input).await;
-            // For searches and lists an empty path is the working folder.
+            // For searches and lists an empty path is the working directory.
             let verdict =
                 if path.is_empty() && matches!(tool, "list" | "grep") { In } else { *verdict };
             check(&desk, spelling, verdict, tool, &outcome);
@@ -252,7 +252,7 @@ fn client_is_never_asked_for_a_file_outside() {
 }
 
 #[tokio::test]
-async fn recreated_folder_is_still_the_working_folder() {
+async fn recreated_directory_is_still_the_working_directory() {
     let desk = Desk::new();
     desk.put("a", "one");
     desk.call("read", json!({ "filePath": "a" })).await.done();

@@ -22,7 +22,7 @@ fn asked(outcome: Outcome) -> Vec<(String, Option<String>)> {
 /// Permission to edit does not include the files that decide what git runs.
 // R: T2
 #[tokio::test]
-async fn edits_in_git_folders_need_a_separate_permission() {
+async fn edits_in_git_directories_need_a_separate_permission() {
     let desk = Desk::new();
     desk.put("sub/.git/config", "[core]\n");
     let patch = "*** Begin Patch\n*** Add File: .git/hooks/pre-commit\n+id\n*** End Patch";
@@ -47,16 +47,16 @@ async fn edits_in_git_folders_need_a_separate_permission() {
 
 // R: T2
 #[tokio::test]
-async fn permanent_answer_outside_covers_only_that_folder() {
+async fn permanent_answer_outside_covers_only_that_directory() {
     let desk = Desk::new();
     std::fs::create_dir_all(desk.top.join("other")).unwrap();
     std::fs::write(desk.top.join("other/x"), "x").unwrap();
-    let folder = desk.top.join("other").display().to_string();
-    let rule = Some(format!("{folder}/*"));
+    let directory = desk.top.join("other").display().to_string();
+    let rule = Some(format!("{directory}/*"));
     for (tool, input) in [
-        ("read", json!({ "filePath": format!("{folder}/x") })),
-        ("list", json!({ "path": folder })),
-        ("grep", json!({ "path": folder, "pattern": "x" })),
+        ("read", json!({ "filePath": format!("{directory}/x") })),
+        ("list", json!({ "path": directory })),
+        ("grep", json!({ "path": directory, "pattern": "x" })),
     ] {
         let asked = asked(desk.call(tool, input).await);
         assert_eq!(asked[0], ("external_directory".to_owned(), rule.clone()), "{tool}");
@@ -64,7 +64,7 @@ async fn permanent_answer_outside_covers_only_that_folder() {
     assert_eq!(asked(desk.call("list", json!({ "path": "/" })).await)[0].1, None);
 }
 
-/// Permission to read a folder outside does not allow writing there; a rule that forbids applies to both.
+/// Permission to read a directory outside does not allow writing there; a rule that forbids applies to both.
 // R: T2
 #[tokio::test]
 async fn change_outside_needs_permission_for_the_exact_path() {
@@ -85,16 +85,16 @@ async fn change_outside_needs_permission_for_the_exact_path() {
             decision,
             source: Source::User,
         };
-        let folder = desk.top.join("*").display().to_string();
+        let directory = desk.top.join("*").display().to_string();
         let edit = rule("edit", "*", Decision::Allow);
         let judge =
             |rules: &[Rule]| Policy::new(rules.to_vec(), Vec::new(), None).judge(&access).decision;
-        let read = rule("external_directory", &folder, Decision::Allow);
+        let read = rule("external_directory", &directory, Decision::Allow);
         assert_eq!(judge(&[read, edit.clone()]), Decision::Ask, "{tool}");
         let here = rule("write_outside", &place, Decision::Allow);
         assert_eq!(judge(&[here.clone(), edit.clone()]), Decision::Allow, "{tool}");
         for key in ["external_directory", "edit"] {
-            let deny = rule(key, &folder, Decision::Reject);
+            let deny = rule(key, &directory, Decision::Reject);
             assert_eq!(judge(&[here.clone(), edit.clone(), deny]), Decision::Reject, "{key}");
         }
     }

@@ -64,7 +64,7 @@ fn check_outside(desk: &Desk) {
 
 // R: W19
 #[tokio::test]
-async fn folder_that_turns_into_a_link_leaks_nothing() {
+async fn directory_that_turns_into_a_link_leaks_nothing() {
     let desk = desk();
     desk.put("d/file", "inside\n");
     symlink(desk.top.join("outside"), desk.at("link")).unwrap();
@@ -118,7 +118,7 @@ async fn file_that_turns_into_a_link_is_not_written_through() {
     eprintln!("attempts: {swaps} swaps, {calls} calls, {done} writes went through, 0 crossings");
 }
 
-/// Undo and redo alternate while a folder, then a file, is exchanged with a link that leads outside.
+/// Undo and redo alternate while a directory, then a file, is exchanged with a link that leads outside.
 // R: T5, W19
 #[tokio::test]
 async fn restored_file_is_not_written_through_a_link() {

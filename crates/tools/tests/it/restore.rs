@@ -112,7 +112,7 @@ async fn restored_file_has_its_names_owner_mode_and_attributes() {
 
 // R: T5
 #[tokio::test]
-async fn nothing_outside_the_folders_is_restored() {
+async fn nothing_outside_the_directories_is_restored() {
     let desk = Desk::new();
     std::fs::write(desk.top.join("outside"), "old").unwrap();
     symlink(desk.top.join("outside"), desk.at("link")).unwrap();
@@ -137,8 +137,8 @@ async fn nothing_outside_the_folders_is_restored() {
 async fn link_to_another_file_of_the_project_is_not_followed() {
     for client in [Client::default(), Client::with_files()] {
         let desk = Desk::with(client);
-        for folder in ["d", ".git/hooks"] {
-            std::fs::create_dir_all(desk.at(folder)).unwrap();
+        for directory in ["d", ".git/hooks"] {
+            std::fs::create_dir_all(desk.at(directory)).unwrap();
         }
         desk.put(".git/config", "old");
         symlink(desk.at(".git/config"), desk.at("notes")).unwrap();
@@ -146,8 +146,8 @@ async fn link_to_another_file_of_the_project_is_not_followed() {
         symlink(desk.at(".git/hooks"), desk.at("d")).unwrap();
         let of_file = replace(&desk, &desk.at("notes"), Some("old"), Some("new")).await;
         assert!(matches!(of_file, Err(FileError::Redirected(_))), "{of_file:?}");
-        let of_folder = replace(&desk, &desk.at("d/pre-commit"), None, Some("new")).await;
-        assert!(matches!(of_folder, Err(FileError::Redirected(_))), "{of_folder:?}");
+        let of_directory = replace(&desk, &desk.at("d/pre-commit"), None, Some("new")).await;
+        assert!(matches!(of_directory, Err(FileError::Redirected(_))), "{of_directory:?}");
         assert_eq!(std::fs::read_to_string(desk.at(".git/config")).unwrap(), "old");
         assert!(!desk.at(".git/hooks/pre-commit").exists());
     }

@@ -13,22 +13,22 @@ fn rule(decision: Decision, pattern: &str) -> Rule {
     Rule { key, pattern, decision, source: Source::User }
 }
 
-/// Returns what happens to a command in a folder, under these rules.
-fn verdict(folder: &Path, command: &str, rules: &[Rule]) -> Decision {
+/// Returns what happens to a command in a directory, under these rules.
+fn verdict(directory: &Path, command: &str, rules: &[Rule]) -> Decision {
     let options = Options {
-        folders: vec![folder.to_owned()],
+        directories: vec![directory.to_owned()],
         own: Arc::new([]),
         hidden: Arc::new([]),
         search: Arc::new([]),
         environment: Arc::new([]),
         outputs: None,
     };
-    let sandbox = Sandbox::new(folder.join("no-helper"), folder.join("scratch"));
+    let sandbox = Sandbox::new(directory.join("no-helper"), directory.join("scratch"));
     let bash = Bash::new(Arc::new(sandbox), options);
-    let needed = bash.requirements(folder, command, &ExtraPermissions::default(), Level::Full);
+    let needed = bash.requirements(directory, command, &ExtraPermissions::default(), Level::Full);
     // A command that cannot run at all is as good as rejected.
     let Ok(needed) = needed else { return Decision::Reject };
-    let roots = [folder.to_owned()];
+    let roots = [directory.to_owned()];
     let all = needed.iter().map(|one| decide(rules.iter(), &roots, &one.access).decision);
     all.max().unwrap_or(Decision::Ask)
 }
@@ -37,8 +37,8 @@ fn verdict(folder: &Path, command: &str, rules: &[Rule]) -> Decision {
 // R: T2
 #[test]
 fn denied_program_runs_behind_nothing() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().canonicalize().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
     let lines = include_str!("data/denied.txt").lines().filter(|line| !line.starts_with('#'));
     let mut count = 0;
     let mut ran = Vec::new();
@@ -52,7 +52,7 @@ fn denied_program_runs_behind_nothing() {
             let rules = [rule(Decision::Allow, "*"), rule(Decision::Reject, pattern)];
             let command = way.replace("{}", &format!("{program} x"));
             count += 1;
-            if verdict(&folder, &command, &rules) == Decision::Allow {
+            if verdict(&directory, &command, &rules) == Decision::Allow {
                 ran.push(command);
             }
         }
@@ -68,12 +68,12 @@ fn denied_program_runs_behind_nothing() {
 // R: T2
 #[test]
 fn allowed_git_command_does_not_run_what_the_repository_says() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().canonicalize().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
     for part in [".git/objects", ".git/refs"] {
-        std::fs::create_dir_all(folder.join(part)).unwrap();
+        std::fs::create_dir_all(directory.join(part)).unwrap();
     }
-    std::fs::write(folder.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+    std::fs::write(directory.join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
     let rules = [rule(Decision::Allow, "git status*"), rule(Decision::Allow, "git diff *")];
     for (config, expected) in [
         ("[core]\n\tbare = false\n", Decision::Allow),
@@ -82,9 +82,9 @@ fn allowed_git_command_does_not_run_what_the_repository_says() {
         ("[diff \"x\"]\n\ttextconv = id\n", Decision::Ask),
         ("[include]\n\tpath = /x\n", Decision::Ask),
     ] {
-        std::fs::write(folder.join(".git/config"), config).unwrap();
+        std::fs::write(directory.join(".git/config"), config).unwrap();
         for command in ["git status", "git status -s", "git diff", "git diff HEAD"] {
-            assert_eq!(verdict(&folder, command, &rules), expected, "{command} with {config:?}");
+            assert_eq!(verdict(&directory, command, &rules), expected, "{command} with {config:?}");
         }
     }
 }
@@ -93,11 +93,11 @@ fn allowed_git_command_does_not_run_what_the_repository_says() {
 // R: T2
 #[test]
 fn allowed_program_reads_no_secret_without_a_question() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path().canonicalize().unwrap();
-    std::fs::create_dir_all(folder.join("sub")).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().canonicalize().unwrap();
+    std::fs::create_dir_all(directory.join("sub")).unwrap();
     for file in [".env", "sub/.env", "plain.txt"] {
-        std::fs::write(folder.join(file), "token").unwrap();
+        std::fs::write(directory.join(file), "token").unwrap();
     }
     let rules = [rule(Decision::Allow, "cat *"), rule(Decision::Allow, "head *")];
     let hostile = [
@@ -142,9 +142,9 @@ fn allowed_program_reads_no_secret_without_a_question() {
     ];
     eprintln!("attempts: {}", hostile.len());
     for command in hostile {
-        assert_ne!(verdict(&folder, command, &rules), Decision::Allow, "{command}");
+        assert_ne!(verdict(&directory, command, &rules), Decision::Allow, "{command}");
     }
     for harmless in ["cat plain.txt", "head -n1 plain.txt", "cat 'plain.txt'"] {
-        assert_eq!(verdict(&folder, harmless, &rules), Decision::Allow, "{harmless}");
+        assert_eq!(verdict(&directory, harmless, &rules), Decision::Allow, "{harmless}");
     }
 }

@@ -48,7 +48,7 @@ async fn grep_finds_what_ripgrep_would_and_no_secrets() {
 }
 
 #[tokio::test]
-async fn glob_and_list_show_names_from_the_working_folder() {
+async fn glob_and_list_show_names_from_the_working_directory() {
     let desk = tree();
     let found = desk.call("glob", json!({ "pattern": "*.rs" })).await.done();
     let mut names: Vec<&str> = found.lines().collect();
@@ -214,13 +214,13 @@ async fn no_tool_accesses_proc_of_this_process() {
         format!("/proc/{thread}/environ"),
         "self/environ".to_owned(),
     ] {
-        let folder = path.replace("/environ", "");
+        let directory = path.replace("/environ", "");
         for (tool, input) in [
             ("read", json!({ "filePath": path })),
             ("write", json!({ "filePath": path, "content": "x" })),
             ("grep", json!({ "pattern": "PATH", "path": path })),
-            ("list", json!({ "path": folder })),
-            ("glob", json!({ "pattern": "*", "path": folder })),
+            ("list", json!({ "path": directory })),
+            ("glob", json!({ "pattern": "*", "path": directory })),
         ] {
             let why = desk.call(tool, input).await.failed();
             assert!(why.contains("no tool may access"), "{tool} {path}: {why}");
@@ -231,7 +231,7 @@ async fn no_tool_accesses_proc_of_this_process() {
     desk.call("read", json!({ "filePath": "/proc/1/comm" })).await.done();
 }
 
-/// As in a session in the home folder: paths that are hidden from commands need permission.
+/// As in a session in the home directory: paths that are hidden from commands need permission.
 // R: T2
 #[tokio::test]
 async fn hidden_paths_need_permission() {

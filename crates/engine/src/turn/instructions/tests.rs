@@ -34,7 +34,7 @@ fn check(mode: &str, expected: &Expect) {
     expected.assert_eq(&opening_of(mode, &instructions, 200_000));
 }
 
-/// Every profile has its own system prompt, in which nothing depends on the folder, the day or the mode.
+/// Every profile has its own system prompt, in which nothing depends on the directory, the day or the mode.
 // R: P6
 #[test]
 fn system_prompts_are_neutral() {

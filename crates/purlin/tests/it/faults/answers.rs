@@ -6,7 +6,7 @@ use super::{Case, Client, Ends, SHORT, check, check_long_silence, check_silence,
 #[cfg(target_os = "linux")]
 use crate::agent::linux::MIB;
 use crate::agent::{Agent, DEADLINE, text_of};
-use crate::folder::Folder;
+use crate::directory::Directory;
 use crate::models::{ANTHROPIC, CHAT, Fake, PACKAGES, ask};
 
 const RESPONSES: &str = "@ai-sdk/openai";
@@ -111,11 +111,11 @@ fn p18_shown_text_survives_a_restart() {
         let mut case = Case { package, ..Case::default() };
         case.chunk_timeout = SHORT;
         let config = case.config(&fake.url);
-        let data = Folder::new();
+        let data = Directory::new();
         let (mut agent, session) = Agent::configured(config.clone()).storing_in(&data).session();
         let (reply, _) = ask(&mut agent, &session, "Go.");
         assert_eq!(reply["error"]["data"]["kind"], "answer_incomplete", "{package}: {reply}");
-        let cwd = agent.folder().to_owned();
+        let cwd = agent.directory().to_owned();
         agent.close_input();
         agent.wait(DEADLINE);
 

@@ -20,7 +20,7 @@ pub struct SessionFacts<'a> {
     /// Its id.
     pub id: &'a str,
     /// Its working directory.
-    pub folder: &'a str,
+    pub directory: &'a str,
     /// Whether its mode allows changes.
     pub may_change: bool,
     /// When it was created, in milliseconds since 1970.

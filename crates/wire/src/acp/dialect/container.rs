@@ -171,7 +171,7 @@ pub(super) fn session_out(session: SessionFacts<'_>) -> Value {
     }
     let mut out = json!({
         "sessionId": session.id,
-        "workspaceUri": file_uri::encode(session.folder),
+        "workspaceUri": file_uri::encode(session.directory),
         "mode": mode_out(session.may_change),
         "state": "active",
         "createdAt": session.created_ms,

@@ -174,10 +174,10 @@ fn sessions() -> impl Strategy<Value = Exchange> {
         json!({ "name": name, "command": "c", "args": [], "env": [{ "name": "A", "value": "1" }] })
     });
     let more = (prop::collection::vec(server, 0..2), maybe(Just(json!(["/more"]))));
-    let new = ("/[^\0\\\\]{0,20}", mode, more).prop_map(|(cwd, mode, (servers, folders))| {
+    let new = ("/[^\0\\\\]{0,20}", mode, more).prop_map(|(cwd, mode, (servers, directories))| {
         let params = json!({ "cwd": cwd, "mcpServers": servers });
         let meta = mode.map(|mode| json!({ "purlin": { "mode": mode } }));
-        let params = with(params, "additionalDirectories", folders);
+        let params = with(params, "additionalDirectories", directories);
         ("session/new", Payload::Params, with(params, "_meta", meta))
     });
     let opened = (word(), meta()).prop_map(|(id, meta)| {

@@ -1,4 +1,4 @@
-//! A temporary folder that several commands share, such as those of a session. Removed with its last user.
+//! A temporary directory that several commands share, such as those of a session. Removed with its last user.
 //!
 //! It is locked while it is in use, so that the next agent can remove what a killed one left behind.
 
@@ -9,28 +9,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Sandbox;
 
-/// How often a name is tried: another agent may remove a folder before it is locked.
+/// How often a name is tried: another agent may remove a directory before it is locked.
 const TRIES: usize = 10;
 
-/// A temporary folder, removed on drop.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
-pub struct SharedFolder {
+pub struct SharedDirectory {
     path: PathBuf,
     _lock: File,
 }
 
 impl Sandbox {
-    /// Creates a temporary folder for several commands: `Profile::temporary`.
+    /// Creates a temporary directory for several commands: `Profile::temporary`.
     ///
     /// # Errors
     /// Fails if it cannot be created.
-    pub fn shared_folder(&self) -> io::Result<SharedFolder> {
-        SharedFolder::make(&self.scratch.join("shared"))
+    pub fn shared_directory(&self) -> io::Result<SharedDirectory> {
+        SharedDirectory::make(&self.scratch.join("shared"))
     }
 }
 
-impl SharedFolder {
-    fn make(parent: &Path) -> io::Result<SharedFolder> {
+impl SharedDirectory {
+    fn make(parent: &Path) -> io::Result<SharedDirectory> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let mut private = DirBuilder::new();
         #[cfg(unix)]
@@ -50,7 +50,7 @@ impl SharedFolder {
                 && lock.try_lock().is_ok()
                 && path.is_dir()
             {
-                return Ok(SharedFolder { path, _lock: lock });
+                return Ok(SharedDirectory { path, _lock: lock });
             }
         }
         Err(io::Error::other("no temporary folder could be created"))
@@ -63,22 +63,22 @@ impl SharedFolder {
     }
 }
 
-impl Drop for SharedFolder {
+impl Drop for SharedDirectory {
     fn drop(&mut self) {
         remove(&self.path);
     }
 }
 
-/// Removes the folders of killed agents.
+/// Removes the directories of killed agents.
 fn sweep(parent: &Path) {
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-        if File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok()) {
+        if File::open(entry.path()).is_ok_and(|directory| directory.try_lock().is_ok()) {
             remove(&entry.path());
         }
     }
 }
 
-/// Removes a folder. What cannot be removed stays in our own folder, until the next agent tries again.
+/// Removes a directory. What cannot be removed stays in our own directory, until the next agent tries again.
 fn remove(path: &Path) {
     if std::fs::remove_dir_all(path).is_err() {
         unlock(path);
@@ -86,14 +86,14 @@ fn remove(path: &Path) {
     }
 }
 
-/// Makes folders writable that a command has protected. Follows no link.
-fn unlock(folder: &Path) {
+/// Makes directories writable that a command has protected. Follows no link.
+fn unlock(directory: &Path) {
     #[cfg(unix)]
     {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-        std::fs::set_permissions(folder, mode).ok();
+        std::fs::set_permissions(directory, mode).ok();
     }
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             unlock(&entry.path());
         }
@@ -109,11 +109,11 @@ mod tests {
 
     // R: T7
     #[test]
-    fn folder_is_removed_with_its_user_or_by_the_next_agent() {
+    fn directory_is_removed_with_its_user_or_by_the_next_agent() {
         let top = tempfile::tempdir().unwrap();
         let parent = top.path().join("shared");
         let (first, second) =
-            (SharedFolder::make(&parent).unwrap(), SharedFolder::make(&parent).unwrap());
+            (SharedDirectory::make(&parent).unwrap(), SharedDirectory::make(&parent).unwrap());
         let deep = first.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
         std::fs::write(deep.join("file"), "").unwrap();
@@ -124,7 +124,7 @@ mod tests {
         // As a killed agent leaves it: not locked.
         let left = parent.join("1-1");
         std::fs::create_dir_all(left.join("x")).unwrap();
-        let third = SharedFolder::make(&parent).unwrap();
+        let third = SharedDirectory::make(&parent).unwrap();
         assert!(!left.exists() && second.path().is_dir() && third.path().is_dir());
     }
 }

@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 /// A directory that no other test uses. Its path has no links in it.
-pub(crate) struct Folder {
+pub(crate) struct Directory {
     path: PathBuf,
     _removed_on_drop: TempDir,
 }
 
-impl Folder {
-    pub(crate) fn new() -> Folder {
-        Folder::below(&tempfile::env::temp_dir())
+impl Directory {
+    pub(crate) fn new() -> Directory {
+        Directory::below(&tempfile::env::temp_dir())
     }
 
     /// A directory that commands in the sandbox can see: they have `/tmp` and `/var/tmp` to themselves.
-    pub(crate) fn outside_of_tmp() -> Folder {
+    pub(crate) fn outside_of_tmp() -> Directory {
         let home = purlin::env::directories().home;
         let places = [Some(env!("CARGO_TARGET_TMPDIR").into()), home];
         let is_visible =
             |place: &PathBuf| !place.starts_with("/tmp") && !place.starts_with("/var/tmp");
-        Folder::below(&places.into_iter().flatten().find(is_visible).unwrap())
+        Directory::below(&places.into_iter().flatten().find(is_visible).unwrap())
     }
 
-    pub(crate) fn below(parent: &Path) -> Folder {
+    pub(crate) fn below(parent: &Path) -> Directory {
         let directory = tempfile::Builder::new().prefix("purlin-").tempdir_in(parent).unwrap();
-        Folder { path: directory.path().canonicalize().unwrap(), _removed_on_drop: directory }
+        Directory { path: directory.path().canonicalize().unwrap(), _removed_on_drop: directory }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -47,7 +47,7 @@ impl Folder {
     }
 }
 
-impl Deref for Folder {
+impl Deref for Directory {
     type Target = Path;
 
     fn deref(&self) -> &Path {
