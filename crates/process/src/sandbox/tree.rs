@@ -144,8 +144,8 @@ mod tests {
         let profile = Profile { hidden, protected, ..Profile::writing_to(vec![at("home")]) };
         assert_eq!(
             words(&profile, &root),
-            "Write home, HideFolder home/.ssh, Write home/.config, Write home/deep, Write home/.config/a, \
-             Write home/deep/repo, HideFolder home/.config/a/gh, Protect home/deep/repo/.git"
+            "Write home, HideDirectory home/.ssh, Write home/.config, Write home/deep, Write home/.config/a, \
+             Write home/deep/repo, HideDirectory home/.config/a/gh, Protect home/deep/repo/.git"
         );
         let hidden = profile.hidden.clone();
         let beside = Profile { hidden, ..Profile::writing_to(vec![at("home/ws")]) };
@@ -176,7 +176,7 @@ mod tests {
         };
         assert_eq!(
             words(&profile, &root),
-            "HideFolder home/.ssh, HideFile home/.netrc, Write home/ws, HideFolder home/ws/.aws, \
+            "HideDirectory home/.ssh, HideFile home/.netrc, Write home/ws, HideDirectory home/ws/.aws, \
              Protect home/ws/.git, Write home/ws/.aws/open"
         );
         symlink(at("home/.ssh"), at("home/ws/link")).unwrap();
