@@ -21,6 +21,27 @@ enum Step {
     Prompt,
 }
 
+/// Where the model comes from; each source runs other code when a session is opened.
+#[derive(Debug, Clone, Copy)]
+enum Model {
+    /// A script, as in the benchmarks.
+    Script,
+    /// The key of a provider, as most users have it.
+    Key,
+    /// Neither: local servers are looked for, and the guide answers.
+    Guide,
+}
+
+/// What is recorded, in this order.
+const RUNS: [(Model, Step); 6] = [
+    (Model::Script, Step::Start),
+    (Model::Script, Step::Session),
+    (Model::Key, Step::Session),
+    (Model::Guide, Step::Session),
+    (Model::Script, Step::Prompt),
+    (Model::Guide, Step::Prompt),
+];
+
 /// Writes the functions of a program with symbols, in the order of their first use.
 pub(crate) fn record(purlin: &Path, list: &Path) -> Result<()> {
     valgrind()?;
@@ -29,13 +50,13 @@ pub(crate) fn record(purlin: &Path, list: &Path) -> Result<()> {
     let ours: HashSet<&str> = names.lines().filter_map(function).collect();
     let mut seen = HashSet::new();
     let mut lines = String::new();
-    for step in [Step::Start, Step::Session, Step::Prompt] {
-        let report = run_to(purlin, step)?;
+    for (model, step) in RUNS {
+        let report = run_to(purlin, model, step)?;
         let mut new: Vec<&str> =
             called(&report).filter(|name| ours.contains(name) && !seen.contains(*name)).collect();
         new.sort_unstable();
         new.dedup();
-        println!("{step:?}: {} functions", new.len());
+        println!("{model:?}, {step:?}: {} functions", new.len());
         for name in new {
             lines.push_str(name);
             lines.push('\n');
@@ -48,12 +69,17 @@ pub(crate) fn record(purlin: &Path, list: &Path) -> Result<()> {
 }
 
 /// Runs the program up to a step, and returns callgrind's report.
-fn run_to(purlin: &str, step: Step) -> Result<String> {
+fn run_to(purlin: &str, model: Model, step: Step) -> Result<String> {
     let script = Script::write("model text \"a\"\nmodel echo\nmodel loop\n")?;
+    if !matches!(model, Model::Script) {
+        std::fs::remove_file(script.directory.join("purlin/purlin.json"))?;
+    }
+    let key = if matches!(model, Model::Key) { "ANTHROPIC_API_KEY=none" } else { "LC_ALL=C" };
     let file = temporary("order");
     let out = format!("--callgrind-out-file={}", file.display());
-    let arguments = ["--quiet", "--tool=callgrind", "--demangle=no", &out, purlin, "acp"];
-    let mut agent = Agent::start(Path::new("valgrind"), &arguments, &script.directory)?;
+    let tool = ["valgrind", "--quiet", "--tool=callgrind", "--demangle=no", &out, purlin, "acp"];
+    let mut agent =
+        Agent::start(Path::new("env"), &[&[key], &tool[..]].concat(), &script.directory)?;
     if step >= Step::Session {
         let session = agent.open()?;
         if step == Step::Prompt {
