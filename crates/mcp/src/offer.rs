@@ -2,7 +2,7 @@
 //!
 //! The server is not trusted: its texts are cleaned, and their number and length are limited.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rmcp::model::{Prompt, Resource, ServerCapabilities, Tool};
@@ -162,14 +162,32 @@ pub(crate) fn fingerprint(texts: &[&str]) -> String {
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns a unique tool name for the model: server and tool, in characters that every provider accepts. If another tool has
-/// that name, or it is too long, it ends with a hash of both, so it does not depend on which server is ready first.
-pub(crate) fn public_name(server: &str, tool: &str, taken: &mut HashSet<String>) -> String {
+/// Returns the names that tools of more than one server would have.
+pub(crate) fn shared_names<'a>(tools: impl Iterator<Item = (&'a str, &'a str)>) -> HashSet<String> {
+    let mut owners: HashMap<String, &str> = HashMap::new();
+    let mut shared = HashSet::new();
+    for (server, tool) in tools {
+        let name = plain_name(server, tool);
+        if *owners.entry(name.clone()).or_insert(server) != server {
+            shared.insert(name);
+        }
+    }
+    shared
+}
+
+/// Returns server and tool in characters that every provider accepts.
+fn plain_name(server: &str, tool: &str) -> String {
     let letter = |character: char| match character {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => character,
         _ => '_',
     };
-    let full: String = format!("{server}_{tool}").chars().map(letter).collect();
+    format!("{server}_{tool}").chars().map(letter).collect()
+}
+
+/// Returns a unique tool name for the model: server and tool. If another tool has that name, or it is too long, it ends with a hash
+/// of both, so it does not depend on which server is ready first.
+pub(crate) fn public_name(server: &str, tool: &str, taken: &mut HashSet<String>) -> String {
+    let full = plain_name(server, tool);
     let hash = fingerprint(&[server, tool]);
     let with_suffix =
         |suffix: &str| format!("{}_{suffix}", &full[..full.len().min(MAX_NAME - 1 - suffix.len())]);
@@ -208,6 +226,13 @@ mod tests {
         let long = name("s", &"x".repeat(300));
         assert_eq!(long.len(), MAX_NAME);
         assert_ne!(long, name("s", &"x".repeat(301)));
+    }
+
+    // R: M2
+    #[test]
+    fn name_of_two_servers_belongs_to_neither() {
+        let tools = [("a", "b_c"), ("a_b", "c"), ("a", "d"), ("a", "d"), ("a", "d!"), ("x", "y")];
+        assert_eq!(shared_names(tools.into_iter()), HashSet::from(["a_b_c".to_owned()]));
     }
 
     // R: M3

@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::clean::clean_line;
 use crate::config::ServerConfig;
 use crate::host::{Host, Lease};
-use crate::offer::public_name;
+use crate::offer::{public_name, shared_names};
 use crate::server::{Phase, Server, Status, lock};
 use crate::tool::McpTool;
 use crate::{attach, report};
@@ -211,6 +211,12 @@ impl Extension for SessionServers {
         let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
         let mut names: HashSet<String> =
             before.iter().map(|tool| tool.spec().name.clone()).collect();
+        // A name that two servers would have belongs to neither: a rule for a tool must never apply to one that another server
+        // adds later.
+        let offered = servers.iter().zip(&states).flat_map(|(server, status)| {
+            status.offer.tools.iter().map(|info| (server.name(), info.name.as_str()))
+        });
+        names.extend(shared_names(offered));
         for (server, status) in servers.iter().zip(&states) {
             // The tools of a failed server remain listed: a call of one returns the reason.
             for info in status.offer.tools.iter().take(MAX_TOOLS - tools.len()) {

@@ -49,7 +49,6 @@ type Tools = Arc<[Arc<dyn Tool>]>;
 pub(crate) struct ForgeExtension {
     remote: Remote,
     api: String,
-    cwd: PathBuf,
     environment: Vec<(OsString, OsString)>,
     tools: Arc<OnceLock<Tools>>,
     /// Asks `gh`.
@@ -66,7 +65,7 @@ impl ForgeExtension {
     ) -> Option<Arc<dyn Extension>> {
         let config = &settings.config.github;
         let remote = Remote::find(cwd, config.host.as_slice())?;
-        let names = GitHubConfig::variables_of(&remote.host);
+        let names = config.variables_of(&remote.host);
         let given = names.iter().find_map(|name| {
             environment.tokens.iter().find(|(known, _)| known == name).map(|(_, it)| it.clone())
         });
@@ -76,11 +75,15 @@ impl ForgeExtension {
         if token.is_none() && !search.iter().any(|directory| directory.join("gh").is_file()) {
             return None;
         }
+        // Neither `git` nor `gh` may come from the project.
+        let path = tools::bash::search_path(search, &[cwd.to_owned()]);
+        let mut environment = environment.variables.clone();
+        environment.retain(|(name, _)| name != "PATH");
+        environment.push(("PATH".into(), path.into()));
         let extension = ForgeExtension {
             api: config.api_of(&remote.host),
             remote,
-            cwd: cwd.to_owned(),
-            environment: environment.variables.clone(),
+            environment,
             tools: Arc::default(),
             work: Mutex::default(),
         };
@@ -107,10 +110,10 @@ impl Extension for ForgeExtension {
             return;
         }
         let (remote, api) = (self.remote.clone(), self.api.clone());
-        let (environment, cwd) = (self.environment.clone(), self.cwd.clone());
+        let environment = self.environment.clone();
         let tools = Arc::clone(&self.tools);
         let ask = async move {
-            let asked = ask_gh(&remote.host, &cwd, &environment);
+            let asked = ask_gh(&remote.host, &environment);
             if let Ok(Some(token)) = tokio::time::timeout(TIMEOUT, asked).await {
                 let options = forge::Options { remote, api, token, environment };
                 tools.get_or_init(|| forge::tools(options).into());
@@ -169,8 +172,9 @@ impl Extension for ForgeExtension {
 }
 
 /// Asks `gh` for its token of a host.
-async fn ask_gh(host: &str, cwd: &Path, environment: &[(OsString, OsString)]) -> Option<Secret> {
-    let mut spec = process::Spec::new("gh", cwd).args(["auth", "token", "--hostname", host]);
+async fn ask_gh(host: &str, environment: &[(OsString, OsString)]) -> Option<Secret> {
+    // Not in the project, whose files could tell `gh` or git what to run.
+    let mut spec = process::Spec::new("gh", "/").args(["auth", "token", "--hostname", host]);
     spec.env = environment.to_vec();
     spec.clear_env = true;
     let mut child = process::spawn(&spec).ok()?;

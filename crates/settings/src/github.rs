@@ -40,12 +40,15 @@ impl GitHubConfig {
         format!("github:{host}")
     }
 
-    /// Returns the variables that may hold the token of a host, the first that is set first.
+    /// Returns the variables that may hold the token of a host, the first that is set first. A variable names no host, so only the
+    /// public GitHub and the host of the configuration get it: a project chooses the address of its repository.
     #[must_use]
-    pub fn variables_of(host: &str) -> [&'static str; 2] {
-        match host == "github.com" || host.ends_with(".ghe.com") {
-            true => ["GH_TOKEN", "GITHUB_TOKEN"],
-            false => ["GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"],
+    pub fn variables_of(&self, host: &str) -> &'static [&'static str] {
+        match host {
+            "github.com" => &["GH_TOKEN", "GITHUB_TOKEN"],
+            host if self.host.as_deref() != Some(host) => &[],
+            host if host.ends_with(".ghe.com") => &["GH_TOKEN", "GITHUB_TOKEN"],
+            _ => &["GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"],
         }
     }
 }
@@ -62,6 +65,9 @@ mod tests {
         assert_eq!(config.api_of("github.com"), "https://api.github.com");
         assert_eq!(config.api_of("git.example"), "http://127.0.0.1:1");
         assert_eq!(GitHubConfig::default().api_of("git.example"), "https://git.example/api/v3");
-        assert!(!GitHubConfig::variables_of("git.example").contains(&"GITHUB_TOKEN"));
+        assert_eq!(config.variables_of("git.example")[0], "GH_ENTERPRISE_TOKEN");
+        assert!(config.variables_of("evil.ghe.com").is_empty());
+        assert!(config.variables_of("other.example").is_empty());
+        assert!(GitHubConfig::default().variables_of("git.example").is_empty());
     }
 }

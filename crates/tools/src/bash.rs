@@ -28,6 +28,7 @@ mod requirement;
 mod run;
 mod search_path;
 mod title;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -59,6 +60,7 @@ pub use extra_permissions::ExtraPermissions;
 pub use output::Plain;
 pub use requirement::Requirement;
 pub(crate) use requirement::directory_rule;
+pub use search_path::search_path;
 
 /// Settings for the commands of one session.
 #[derive(Debug, Clone)]

@@ -16,8 +16,8 @@ use crate::ports::{
 };
 use crate::words::{
     Access, Answer, Block, Decision, HookOutcome, Location, Mode, Question, ToolCall, ToolCallId,
-    ToolContent, ToolFailure, ToolKind, ToolRequest, ToolStatus, ToolUpdate, inert, pictures_in,
-    visible,
+    ToolContent, ToolFailure, ToolKind, ToolRequest, ToolStatus, ToolUpdate, inert, inert_title,
+    pictures_in, visible,
 };
 
 /// The result of a call.
@@ -181,7 +181,7 @@ async fn announce(
     let call = ToolCall {
         id: request.id.clone(),
         name: visible(&request.name),
-        title: visible(&intent.title),
+        title: inert_title(&visible(&intent.title)),
         kind,
         status: ToolStatus::Pending,
         content: intent.content,

@@ -14,6 +14,16 @@ pub fn inert(text: &str) -> String {
     if has_markup(text) { fenced(text) } else { text.to_owned() }
 }
 
+/// Like [`inert`], for a title: one line becomes a code span.
+#[must_use]
+pub fn inert_title(title: &str) -> String {
+    match (has_markup(title), title.contains('\n')) {
+        (true, false) => code_span(title),
+        (true, true) => fenced(title),
+        (false, _) => title.to_owned(),
+    }
+}
+
 /// Tells whether Markdown would render something in a text that fetches, links or hides: an image, a link, HTML, an open fence.
 #[must_use]
 pub fn has_markup(text: &str) -> bool {
@@ -105,6 +115,15 @@ mod tests {
         ] {
             assert_eq!(inert(markup), format!("```\n{markup}\n```"));
         }
+    }
+
+    // R: T2
+    #[test]
+    fn title_with_markup_is_code() {
+        assert_eq!(inert_title("Read a.rs"), "Read a.rs");
+        assert_eq!(inert_title("Read ![](http://e)"), "`Read ![](http://e)`");
+        assert_eq!(inert_title("ls `x` <!-- ; rm -->"), "``ls `x` <!-- ; rm -->``");
+        assert_eq!(inert_title("a\n\n<img src=x>"), "```\na\n\n<img src=x>\n```");
     }
 
     // R: T2

@@ -19,6 +19,8 @@ use crate::env;
 const MAX_WAIT: Duration = Duration::from_secs(10);
 /// How long a request may be. A longer one is not from the browser.
 const MAX_LINE: u64 = 16 * 1024;
+/// How long to wait after a connection that could not be accepted.
+const RETRY: Duration = Duration::from_millis(50);
 /// How many connections may be open. A further one replaces the oldest.
 const MAX_OPEN: usize = 32;
 
@@ -48,7 +50,11 @@ async fn callback(listener: &TcpListener, state: &str) -> anyhow::Result<String>
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                let (stream, _) = accepted?;
+                let Ok((stream, _)) = accepted else {
+                    // The other side is gone already, or others have taken all descriptors for a moment.
+                    tokio::time::sleep(RETRY).await;
+                    continue;
+                };
                 if handles.len() == MAX_OPEN
                     && let Some(oldest) = handles.pop_front()
                 {

@@ -71,7 +71,9 @@ fn repository(top: &Path, port: u16) {
     let url = format!("http://localhost:{port}/octocat/hello.git");
     git(&clone, &["remote", "add", "origin", &url]);
     let bare = top.join("bare");
-    git(&clone, &["config", "remote.origin.pushurl", bare.to_str().unwrap()]);
+    // The user's own configuration may lead elsewhere; that of the repository may not.
+    let own = format!("[url \"{}\"]\n\tpushInsteadOf = {url}\n", bare.display());
+    std::fs::write(top.join("gitconfig"), own).unwrap();
     // What the repository configures must not run.
     let mark = top.join("ran");
     let program = format!("touch {}", mark.display());
@@ -103,7 +105,7 @@ fn play_with(
     let call = |(tool, input): &(&str, Value)| format!("model tool {tool} {input}\nmodel end\n");
     let script: String = calls.iter().map(call).collect();
     let mut start = Agent::playing(&script).config(config).storing_in(&top.join("data"));
-    start = start.env("GIT_CONFIG_GLOBAL", "/dev/null");
+    start = start.env("GIT_CONFIG_GLOBAL", top.join("gitconfig").to_str().unwrap());
     if let Some(token) = token {
         start = start.env("GH_ENTERPRISE_TOKEN", token);
     }
@@ -203,6 +205,33 @@ fn issues_and_pull_requests_are_created_and_read() {
         let is_in = bytes.windows(TOKEN.len()).any(|window| window == TOKEN.as_bytes());
         assert!(!is_in, "{}", path.display());
     }
+}
+
+/// A repository on this machine has hooks, which would run outside the sandbox.
+// R: T6
+#[test]
+fn push_goes_nowhere_else_whatever_the_repository_configures() {
+    let top = Directory::outside_of_tmp();
+    repository(&top, 1);
+    let (clone, bare) = (top.join("clone"), top.join("bare"));
+    let hook = bare.join("hooks/pre-receive");
+    std::fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", top.join("ran").display())).unwrap();
+    #[cfg(unix)]
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let call = [("github_write", json!({ "action": "push" }))];
+    let bare = bare.to_str().unwrap();
+    let places = [
+        bare.to_owned(),
+        format!("file://{bare}"),
+        "http://localhost:2/x@localhost:1/o/r".to_owned(),
+    ];
+    for place in &places {
+        git(&clone, &["-c", "core.fsmonitor=false", "config", "remote.origin.pushurl", place]);
+        let seen = play(&top, config(1), Some(TOKEN), &call);
+        assert!(seen.asked.is_empty() && seen.all.contains("names another place"), "{}", seen.all);
+        assert!(!top.join("ran").exists(), "{place}");
+    }
+    eprintln!("attempts: {}", places.len());
 }
 
 // R: T6

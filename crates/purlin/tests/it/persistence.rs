@@ -59,9 +59,34 @@ fn files_that_other_programs_run_do_not_stay() {
     let left: Vec<&&str> = all.iter().filter(is_evil).collect();
     eprintln!("attempts: {}", all.len());
     assert_eq!(left, Vec::<&&str>::new());
-    assert!(directory.join(".vscode.set-aside/evil").exists());
+    assert!(directory.join(".vscode.set-aside").exists());
     assert!(said.contains("A command left files that other programs run"), "{said}");
     assert!(said.contains(".codex was renamed to ") && said.contains("more"), "{said}");
+}
+
+// R: T7
+#[test]
+fn file_that_other_programs_run_is_gone_while_the_command_still_runs() {
+    let wait = "while [ -e .vscode ]; do :; done";
+    let first = format!("mkdir x; echo evil > x/settings.json; mv x .vscode; {wait}; echo gone");
+    let again = format!("while :; do mkdir .vscode; {wait}; done");
+    for is_background in [false, true] {
+        let inputs = [&first, &again]
+            .map(|command| json!({ "command": command, "background": is_background }));
+        let read = ["bg1", "bg2"].map(|id| {
+            let input = json!({ "id": id, "wait": 60_000 });
+            format!("model tool bash_output {input}\nmodel end\n")
+        });
+        let calls = inputs.iter().map(|input| format!("model tool bash {input}\nmodel end\n"));
+        let calls: String = calls.chain(is_background.then(|| read.concat())).collect();
+        let mut agent = Agent::playing(&format!("{calls}model text \"Done.\"\n")).ready();
+        let directory = agent.directory().to_owned();
+        let said = play(&mut agent);
+        assert!(said.contains("gone\\n"), "{said}");
+        assert!(said.contains("The command was ended: it created"), "{said}");
+        assert!(!directory.join(".vscode").exists());
+        eprintln!("attempts: 2");
+    }
 }
 
 // R: T7

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::ports::{Output, ToolCx, ToolError};
 use engine::words::{Block, ExitStatus, ToolContent};
+use futures_util::FutureExt;
 use process::guard::{Guard, Watched};
 use process::sandbox::{Found, Level, SharedDirectory};
 use process::{Child, Tail};
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::before::Before;
 use super::output::Plain;
 use super::run::{DRAIN, GRACE, exit_status, read};
+use super::watch::ended_because;
 use super::{Bash, Input, not_run};
 
 pub use tools::tools;
@@ -213,6 +215,14 @@ async fn run(
     let mut pipe = child.stdout.take();
     let mut buffer = vec![0; 16 * 1024];
     let mut kill_at: Option<Instant> = None;
+    let mut again = before.again();
+    let created_again = async {
+        match &mut again {
+            Some(again) => again.wait().await,
+            None => std::future::pending().await,
+        }
+    };
+    let mut created_again = std::pin::pin!(created_again.fuse());
     let status = loop {
         let next = kill_at.unwrap_or_else(Instant::now);
         tokio::select! {
@@ -221,6 +231,10 @@ async fn run(
             () = command.end.notified() => {
                 child.terminate();
                 kill_at = Some(Instant::now() + GRACE);
+            }
+            path = &mut created_again => {
+                command.push(format!("\n({})\n", ended_because(&path)).as_bytes());
+                command.end.notify_one();
             }
             () = sleep_until(next), if kill_at.is_some() => {
                 child.kill();

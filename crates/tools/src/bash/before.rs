@@ -10,6 +10,7 @@ use super::git_redirects::GitRedirects;
 use super::input::Input;
 use super::quarantine::{self, Found as LeftBehind};
 use super::repositories::{Survey, survey};
+use super::watch::{self, Again, Watch, Watched};
 use super::{Bash, not_run};
 
 /// What was there before a command. If it is dropped unchecked, because the turn or the session ended, it is checked then.
@@ -25,6 +26,7 @@ struct State {
     granted: Vec<PathBuf>,
     survey: Arc<Survey>,
     redirects: GitRedirects,
+    watch: Watch,
 }
 
 /// What was found after a command.
@@ -44,14 +46,20 @@ impl Before {
             let redirects = GitRedirects::of(bash.open_repositories(&input));
             let mut granted = bash.granted(&input);
             granted.extend(input.new_git);
-            Before(Some(State {
-                directories: bash.directories.clone(),
-                granted,
-                survey,
-                redirects,
-            }))
+            let directories = bash.directories.clone();
+            let watch = watch::start(Watched {
+                directories: directories.clone(),
+                before: Arc::clone(&survey),
+                granted: granted.clone(),
+            });
+            Before(Some(State { directories, granted, survey, redirects, watch }))
         };
         tokio::task::spawn_blocking(look).await.map_err(not_run)
+    }
+
+    /// Returns what signals that the command must be ended; see `watch`.
+    pub(super) fn again(&self) -> Option<Again> {
+        self.0.as_ref().map(|state| state.watch.again())
     }
 
     /// Restores files that redirect git, and sets aside what other programs would run, on another thread.
@@ -62,12 +70,13 @@ impl Before {
     }
 
     fn check_here(&mut self) -> After {
-        let Some(State { directories, granted, survey: before, redirects }) = self.0.take() else {
-            return After::default();
-        };
+        let Some(state) = self.0.take() else { return After::default() };
+        let State { directories, granted, survey: before, redirects, mut watch } = state;
+        let renamed = watch.end();
         let restored = redirects.restore();
         let mut now = survey(&directories);
-        let left_behind = quarantine::check(&directories, &before, &now, &granted);
+        let mut left_behind = quarantine::check(&directories, &before, &now, &granted);
+        left_behind.add_renamed(renamed);
         if !left_behind.set_aside.is_empty() {
             now = survey(&directories);
         }

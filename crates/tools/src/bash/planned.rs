@@ -11,6 +11,7 @@ use process::sandbox::{Found, Level};
 
 use super::before::Before;
 use super::input::Input;
+use super::watch::ended_because;
 use super::{Bash, not_run};
 
 /// How many characters of a command its span has.
@@ -65,7 +66,7 @@ impl PlannedCommand {
         if self.input.background {
             return self.bash.start(cx, &self.input, &found, before).await;
         }
-        let ran = self.run_in(cx, &found).await;
+        let ran = self.run_watched(cx, &found, &before).await;
         // Checked however the command ended.
         let after = before.check().await?;
         self.bash.remember(Arc::clone(&after.survey));
@@ -76,6 +77,31 @@ impl PlannedCommand {
         }
         output.text.extend(after.note());
         Ok(output)
+    }
+
+    /// Runs it. A command that creates a file again that was renamed because other programs run it is ended.
+    async fn run_watched(
+        &self,
+        cx: &ToolCx<'_>,
+        found: &Found,
+        before: &Before,
+    ) -> Result<Output, ToolError> {
+        let Some(mut again) = before.again() else { return self.run_in(cx, found).await };
+        let ending = cx.cancel.child_token();
+        let inner = ToolCx { cancel: &ending, spans: cx.spans.clone(), ..*cx };
+        let run = self.run_in(&inner, found);
+        let mut run = std::pin::pin!(run);
+        let path = tokio::select! {
+            ran = &mut run => return ran,
+            path = again.wait() => path,
+        };
+        ending.cancel();
+        match run.await {
+            Err(ToolError::Cancelled) if !cx.cancel.is_cancelled() => {
+                Err(ToolError::Model(ended_because(&path)))
+            }
+            ran => ran,
+        }
     }
 
     async fn run_in(&self, cx: &ToolCx<'_>, found: &Found) -> Result<Output, ToolError> {

@@ -3,6 +3,7 @@
 //!
 //! Works beneath the session's directories as they were opened, and follows no link.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +20,9 @@ const MOST_MODULES: usize = 1000;
 const MOST_SHOWN: usize = 20;
 /// What a repository gets in place of its configuration.
 const PLAIN_CONFIG: &[u8] = b"[core]\n\trepositoryformatversion = 0\n";
+
+/// Why a file that other programs run is set aside.
+const AUTO_RUN_WHY: &str = "editors, shells or other agents run what is in it";
 
 /// What was found after a command.
 #[derive(Debug, Default, PartialEq)]
@@ -120,8 +124,7 @@ pub(super) fn check(
         for path in now.auto_run.difference(&before.auto_run).filter(|path| !is_granted(path)) {
             let Some(real) = below(path) else { continue };
             if real.components().count() == 1 {
-                let why = "editors, shells or other agents run what is in it";
-                found.aside(root, directory, Some(real), why);
+                found.aside(root, directory, Some(real), AUTO_RUN_WHY);
             } else {
                 found.new_auto_run.push(path.clone());
             }
@@ -144,6 +147,15 @@ fn named_by_any(git: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
 }
 
 impl Found {
+    /// Adds what was renamed while the command ran.
+    pub(super) fn add_renamed(&mut self, renamed: BTreeSet<PathBuf>) {
+        let known: BTreeSet<PathBuf> =
+            self.set_aside.iter().map(|(path, _)| path.clone()).collect();
+        let new = renamed.into_iter().filter(|path| !known.contains(path));
+        self.set_aside.extend(new.map(|path| (path, AUTO_RUN_WHY.to_owned())));
+        self.set_aside.sort();
+    }
+
     /// Renames a path, and records it.
     fn aside(&mut self, root: BorrowedFd<'_>, directory: &Path, path: Option<PathBuf>, why: &str) {
         let Some(path) = path else { return };

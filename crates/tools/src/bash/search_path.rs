@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 /// Returns the search path for commands in these directories. Entries inside the directories are omitted.
-pub(super) fn search_path(search: &[PathBuf], directories: &[PathBuf]) -> String {
+#[must_use]
+pub fn search_path(search: &[PathBuf], directories: &[PathBuf]) -> String {
     let is_safe = |part: &&PathBuf| {
         let real = part.canonicalize();
         let is_inside =

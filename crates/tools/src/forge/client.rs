@@ -21,6 +21,8 @@ const LONGEST_WAIT: u64 = 60;
 const RETRIES: u32 = 2;
 /// The most bytes of an answer.
 const MAX_BODY: usize = 8 * 1024 * 1024;
+/// The most pages of a list.
+const MAX_PAGES: usize = 100;
 /// How many answers are remembered with their ETags.
 const MAX_CACHED: usize = 32;
 /// Longer answers are not remembered.
@@ -98,7 +100,12 @@ impl Client {
         keep: impl Fn(&Value) -> bool + Send,
     ) -> Result<(Vec<Value>, bool), String> {
         let (mut next, mut all) = (Some(self.url(path)?), Vec::new());
+        let mut pages = 0;
         while let Some(url) = next {
+            pages += 1;
+            if pages > MAX_PAGES {
+                return Ok((all, true));
+            }
             let answer = self.get(url, JSON).await?;
             let Value::Array(page) = parse(&answer.body)? else {
                 return Err("the answer is not a list".to_owned());
@@ -170,6 +177,12 @@ impl Client {
         headers.insert(ACCEPT, JSON.parse().map_err(|_| "invalid header")?);
         let url = self.url(&request.path)?;
         let response = self.try_often(method, &url, &headers, Some(&request.body)).await?;
+        if response.status().is_redirection() {
+            return Err(
+                "the repository has moved; nothing was changed. Change the remote's address"
+                    .to_owned(),
+            );
+        }
         let body = body_of(response).await?;
         if body.is_empty() { Ok(Value::Null) } else { parse(&body) }
     }

@@ -14,6 +14,8 @@ use tokio::time::timeout;
 use super::remote::Remote;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
+/// The most bytes of the list of commits at which a clone is cut off.
+const MAX_SHALLOW: u64 = 4 * 1024 * 1024;
 /// The most bytes of git's messages.
 const MAX_OUTPUT: usize = 8 * 1024;
 
@@ -21,6 +23,8 @@ const MAX_OUTPUT: usize = 8 * 1024;
 #[derive(Debug, Clone)]
 pub(super) struct Push {
     pub(super) remote: Remote,
+    /// The address without a password.
+    pub(super) address: String,
     pub(super) branch: String,
     pub(super) commit: String,
 }
@@ -41,13 +45,13 @@ impl Push {
     pub(super) fn plan(remote: &Remote) -> Result<Push, String> {
         let (branch, commit) =
             remote.head().ok_or("the current branch has no commit, or there is no branch")?;
-        Ok(Push { remote: remote.clone(), branch, commit })
+        Ok(Push { address: remote.push_address()?, remote: remote.clone(), branch, commit })
     }
 
     /// Returns what is pushed as the user sees it.
     pub(super) fn shown(&self) -> String {
-        let Push { remote, branch, commit } = self;
-        format!("git push {} {commit}:refs/heads/{branch}\n", remote.shown_url())
+        let Push { address, branch, commit, .. } = self;
+        format!("git push {address} {commit}:refs/heads/{branch}\n")
     }
 
     /// Pushes. Returns git's messages.
@@ -81,9 +85,9 @@ impl Push {
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         std::io::Write::write_all(&mut options.open(directory.join("config"))?, config.as_bytes())?;
-        let shallow = common.join("shallow");
-        if shallow.is_file() {
-            std::fs::copy(shallow, directory.join("shallow"))?;
+        // Not through a link: git prints a line of a file that it does not understand.
+        if let Ok(shallow) = tree::read(&common, "shallow", MAX_SHALLOW) {
+            std::fs::write(directory.join("shallow"), shallow)?;
         }
         Ok(scratch)
     }
@@ -117,7 +121,7 @@ impl Push {
         // Dropping the child kills it.
         let status = timeout(TIMEOUT, work).await.map_err(|_| "it took too long".to_owned())?;
         let status = status.map_err(|err| err.to_string())?;
-        let said = tail.text().replace(&self.remote.push_url, &self.remote.shown_url());
+        let said = tail.text().replace(&self.remote.push_url, &self.address);
         if status.success() { Ok(said) } else { Err(format!("git push failed:\n{said}")) }
     }
 }

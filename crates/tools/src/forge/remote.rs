@@ -43,7 +43,7 @@ impl Remote {
         names.find_map(|remote| {
             let section = format!("remote \"{remote}\"");
             let url = value(&section, "url")?;
-            let (host, name) = parse_url(url)?;
+            let Address { host, name, .. } = Address::parse(url)?;
             let is_ours = host == GITHUB || host.ends_with(".ghe.com") || hosts.contains(&host);
             let push_url = value(&section, "pushurl").unwrap_or(url).to_owned();
             is_ours.then(|| Remote {
@@ -73,13 +73,19 @@ impl Remote {
         is_commit.then_some((branch, commit))
     }
 
-    /// Returns the address that is pushed to without a user and a password.
-    #[must_use]
-    pub fn shown_url(&self) -> String {
-        match (self.push_url.split_once("://"), self.push_url.rsplit_once('@')) {
-            (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-            _ => self.push_url.clone(),
-        }
+    /// Returns the address that is pushed to without a user and a password, and what it names. The configuration of a project may
+    /// name any place; hooks of a repository on this machine would run outside the sandbox, so only the forge itself is accepted.
+    ///
+    /// # Errors
+    /// Says why nothing can be pushed.
+    pub fn push_address(&self) -> Result<String, String> {
+        let address = Address::parse(&self.push_url).filter(|address| address.host == self.host);
+        address.map(|address| address.shown).ok_or_else(|| {
+            format!(
+                "git's configuration names another place to push to than {}; the user can push with git",
+                self.host
+            )
+        })
     }
 }
 
@@ -131,30 +137,64 @@ fn config_values(text: &str) -> Vec<(String, String, String)> {
     values
 }
 
-/// Returns the host and `owner/name` of an address.
-fn parse_url(url: &str) -> Option<(String, String)> {
-    let (host, path) = match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (host, path) = rest.split_once('/')?;
-            let host = host.rsplit('@').next()?;
-            // The port of ssh says nothing about the web site.
-            let host = if scheme == "ssh" { host.split(':').next()? } else { host };
-            (host, path)
+/// An address of a repository. Every part of it is plain, so that git, an URL parser and a reader find the same host in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Address {
+    /// The host, with the port if the address has one.
+    host: String,
+    /// `owner/name`.
+    name: String,
+    /// The address without a user and a password.
+    shown: String,
+}
+
+impl Address {
+    /// Reads an address; `None` for one that is unusual in any part, such as a path or another transport.
+    fn parse(url: &str) -> Option<Address> {
+        let (scheme, rest) = match url.split_once("://") {
+            Some((scheme @ ("https" | "http" | "ssh"), rest)) => (Some(scheme), rest),
+            Some(_) => return None,
+            None => (None, url),
+        };
+        let (authority, path) = rest.split_once(if scheme.is_some() { '/' } else { ':' })?;
+        let (user, host) = match authority.split_once('@') {
+            Some((user, host)) => (Some(user), host),
+            None => (None, authority),
+        };
+        // A password may have any character that ends no part of an address.
+        let is_user = |letter: char| letter.is_ascii_graphic() && !"/?#@\\".contains(letter);
+        if !user.is_none_or(|user| user.chars().all(is_user) && !user.starts_with('-')) {
+            return None;
         }
-        None => {
-            let (host, path) = url.split_once(':')?;
-            (host.rsplit('@').next()?, path)
+        let path = path.trim_end_matches('/');
+        let (owner, name) = path.strip_suffix(".git").unwrap_or(path).split_once('/')?;
+        if !is_host(host) || !is_name(owner) || !is_name(name) {
+            return None;
         }
-    };
-    let path = path.trim_end_matches('/');
-    let (owner, name) = path.strip_suffix(".git").unwrap_or(path).split_once('/')?;
-    let is_name = |name: &str| {
-        let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
-        !name.is_empty() && !name.starts_with('.') && name.chars().all(is_allowed)
-    };
-    let host = host.to_ascii_lowercase();
-    let host = if host == "ssh.github.com" { GITHUB.to_owned() } else { host };
-    (is_name(owner) && is_name(name)).then(|| (host, format!("{owner}/{name}")))
+        let shown = match scheme {
+            Some(scheme) => format!("{scheme}://{host}/{path}"),
+            None => format!("{host}:{path}"),
+        };
+        // The port of ssh says nothing about the web site.
+        let site = if scheme == Some("ssh") { host.split(':').next()? } else { host };
+        let site = site.to_ascii_lowercase();
+        let host = if site == "ssh.github.com" { GITHUB.to_owned() } else { site };
+        Some(Address { host, name: format!("{owner}/{name}"), shown })
+    }
+}
+
+fn is_host(host: &str) -> bool {
+    let (name, port) = host.split_once(':').unwrap_or((host, "1"));
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || ".-".contains(letter);
+    !name.is_empty()
+        && !name.starts_with(['-', '.'])
+        && name.chars().all(is_allowed)
+        && port.parse::<u16>().is_ok()
+}
+
+fn is_name(name: &str) -> bool {
+    let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(is_allowed)
 }
 
 #[cfg(test)]
@@ -172,11 +212,79 @@ mod tests {
             ("ssh://git@ssh.github.com:443/o/r.x.git", "github.com"),
             ("http://127.0.0.1:4001/o/r.x", "127.0.0.1:4001"),
         ] {
-            assert_eq!(parse_url(url), found(host), "{url}");
+            let address = Address::parse(url).map(|address| (address.host, address.name));
+            assert_eq!(address, found(host), "{url}");
         }
         for url in ["/srv/git/o/r", "https://github.com/o", "https://github.com/o/r/x", "a:../b"] {
-            assert_eq!(parse_url(url), None, "{url}");
+            assert_eq!(Address::parse(url), None, "{url}");
         }
+    }
+
+    /// Whatever the configuration of a project says, the token goes to the forge's own host, and what is shown is what is pushed to.
+    // R: T6
+    #[test]
+    fn address_that_could_be_read_in_two_ways_is_refused() {
+        let tricks = [
+            "https://evil.example#.ghe.com/o/r",
+            "https://evil.example?.ghe.com/o/r",
+            "https://evil.example\\.ghe.com/o/r",
+            "https://evil.example%2f.ghe.com/o/r",
+            "https://evil.example:443#@x.ghe.com/o/r",
+            "https://evil.example?@github.com/o/r",
+            "https://evil.example#@github.com/o/r",
+            "https://evil.example\\@github.com/o/r",
+            "https://a@evil.example@github.com/o/r",
+            "https://evil.example/x@github.com/o/r",
+            "https://github.com:x@evil.example/o/r@github.com",
+            "https://github.com:443:@/o/r",
+            "https://[github.com]/o/r",
+            "https://github.com\t.evil.example/o/r",
+            "https://github.com/../o/r",
+            "https://github.com/-o/r",
+            "https://github.com//o/r",
+            "ssh://-oProxyCommand=x@github.com/o/r",
+            "ssh://-oProxyCommand=x/o/r",
+            "-oProxyCommand=x@github.com:o/r",
+            "ext::sh -c x github.com:o/r",
+            "ext://github.com/o/r",
+            "file://github.com/o/r",
+            "git://github.com/o/r",
+            "fd::17/github.com/o/r",
+            "HTTPS://github.com/o/r",
+            "https:///o/r",
+            "https://.ghe.com/o/r",
+        ];
+        for url in tricks {
+            let host = Address::parse(url).map(|address| address.host);
+            assert_eq!(host, None, "{url}");
+        }
+        let push = |push_url: &str| Remote {
+            host: GITHUB.to_owned(),
+            name: "o/r".to_owned(),
+            remote: "origin".to_owned(),
+            push_url: push_url.to_owned(),
+            common: PathBuf::new(),
+            git: PathBuf::new(),
+        };
+        for url in tricks.into_iter().chain([
+            "https://evil.example/o/r",
+            "git@evil.example:o/r",
+            "/home/u/project/evil.git",
+            "../evil.git",
+            "./o/r",
+            "C:/o/r",
+        ]) {
+            let shown = push(url).push_address();
+            assert!(
+                shown.as_ref().is_err_and(|why| why.contains("github.com")),
+                "{url}: {shown:?}"
+            );
+        }
+        let shown = push("https://u:p4$s%40+=@github.com/me/r.git").push_address();
+        assert_eq!(shown.unwrap(), "https://github.com/me/r.git");
+        let ssh = push("ssh://git@ssh.github.com:443/o/r.git").push_address();
+        assert_eq!(ssh.unwrap(), "ssh://ssh.github.com:443/o/r.git");
+        eprintln!("attempts: {}", 2 * tricks.len() + 6);
     }
 
     // R: T6
@@ -194,7 +302,7 @@ mod tests {
         std::fs::write(git.join("packed-refs"), format!("{commit} refs/heads/topic/a\n")).unwrap();
         let remote = Remote::find(directory.path(), &[]).unwrap();
         assert_eq!((remote.host.as_str(), remote.name.as_str()), (GITHUB, "me/r"));
-        assert_eq!(remote.shown_url(), "https://github.com/me/r.git");
+        assert_eq!(remote.push_address().unwrap(), "https://github.com/me/r.git");
         assert_eq!(remote.head(), Some(("topic/a".to_owned(), commit.to_owned())));
         std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
         assert_eq!(Remote::find(directory.path(), &[]), None);

@@ -169,9 +169,7 @@ impl Write {
             ..Access::ask(key, subject)
         };
         let mut access: Vec<Access> = push
-            .map(|push| {
-                once(PermissionKey::GitPush, format!("{} {}", push.remote.shown_url(), push.branch))
-            })
+            .map(|push| once(PermissionKey::GitPush, format!("{} {}", push.address, push.branch)))
             .into_iter()
             .collect();
         match action {
