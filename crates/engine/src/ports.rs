@@ -38,6 +38,6 @@ pub use settings::{ModelChoice, Settings};
 pub use span::{OpenSpan, Span, SpanEnd, SpanFacts, SpanKind, SpanScope, Spans};
 pub use tool::{
     ChildTask, Helper, Intent, Outline, Output, PlanResult, Planned, Tool, ToolCx, ToolError,
-    ToolHost,
+    ToolHost, Wait,
 };
 pub use toolbox::{Expanded, Extension, ExtensionContext, IsolatedTurn, Toolbox, TurnOverrides};

@@ -29,6 +29,7 @@ mod resume;
 pub(crate) mod sampling;
 pub mod session;
 pub(crate) mod short_input;
+mod slow;
 pub(crate) mod steering;
 pub(crate) mod task;
 pub(crate) mod title;

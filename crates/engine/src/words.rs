@@ -37,7 +37,9 @@ pub use hook::{HookOutcome, Moment};
 pub use ids::{ContentId, MessageId, ModeId, ModelId, SessionId, TerminalId, ToolCallId};
 pub use markdown::{code_span, count_blanks, fenced, has_markup, inert, inert_title};
 pub(crate) use message::OPENING_END;
-pub use message::{Block, Contents, Media, Message, Prompt, Seal, Thought, ToolRequest};
+pub use message::{
+    Block, Contents, Media, Message, Prompt, Seal, Thought, ToolRequest, decoded_length,
+};
 pub use modes::{MODES, Mode, is_built_in};
 pub use nearest::{distance, nearest};
 pub(crate) use permission_key::PermissionKey;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use engine::permission::{Access, PermissionKey};
 use engine::ports::{
-    Event, Intent, Output, Planned, SpanFacts, SpanKind, Tool, ToolCx, ToolError, ToolSpec,
+    Event, Intent, Output, Planned, SpanFacts, SpanKind, Tool, ToolCx, ToolError, ToolSpec, Wait,
 };
 use engine::words::{
-    Block, Contents, Media, ToolContent, ToolFailure, ToolKind, ToolUpdate, inert,
+    Block, Contents, Live, Media, ToolContent, ToolFailure, ToolKind, ToolUpdate, inert,
 };
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
@@ -34,6 +34,9 @@ const MAX_TITLE: usize = 120;
 const PROGRESS_QUEUE: usize = 8;
 /// The shortest interval between two progress updates.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
+
+/// After how long without progress of the server the user sees that we still wait.
+const SILENCE: Duration = Duration::from_millis(1500);
 
 /// How long sending a cancellation may take.
 const CANCEL_TIMEOUT: Duration = Duration::from_millis(200);
@@ -110,7 +113,8 @@ impl McpTool {
         let _listener = self.server.listen(number, sender);
         let last = Instant::now() + self.timing.call_limit;
         let mut deadline = Instant::now() + self.timing.call;
-        let mut shown = Instant::now();
+        let (mut shown, began) = (Instant::now(), Instant::now());
+        let mut said = String::new();
         loop {
             tokio::select! {
                 biased;
@@ -121,12 +125,17 @@ impl McpTool {
                 reply = &mut call.reply => return self.finish(reply),
                 Some(text) = progress.recv() => {
                     deadline = last.min(Instant::now() + self.timing.call);
+                    said = inert(&text);
                     if shown.elapsed() >= PROGRESS_INTERVAL {
                         shown = Instant::now();
-                        let content = vec![ToolContent::Block(Block::Text(inert(&text)))];
-                        let update = ToolUpdate { content: Some(content), ..ToolUpdate::default() };
-                        cx.turn.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await?;
+                        show(cx, said.clone()).await?;
                     }
+                }
+                () = sleep_until(shown + SILENCE) => {
+                    shown = Instant::now();
+                    let whom = format!("the MCP server `{}`", clean_line(self.server.name(), MAX_TITLE));
+                    let waiting = Wait::new(whom, deadline - began).print(began.elapsed());
+                    show(cx, format!("{said}\n{waiting}").trim_start().to_owned()).await?;
                 }
                 () = sleep_until(deadline) => {
                     self.send_cancelled(peer, number, "timed out").await;
@@ -233,7 +242,18 @@ struct PlannedCall {
     arguments: Option<serde_json::Map<String, Value>>,
 }
 
+/// Shows the progress of a call. It is not stored: the result replaces it.
+async fn show(cx: &ToolCx<'_>, text: String) -> Result<(), ToolError> {
+    let content = Some(vec![ToolContent::Block(Block::Text(text.clone()))]);
+    let update = ToolUpdate { content, live: Some(Live::Progress(text)), ..ToolUpdate::default() };
+    cx.turn.show(Event::ToolUpdate(cx.id.clone(), Box::new(update))).await
+}
+
 impl Planned for PlannedCall {
+    fn wait(&self) -> Option<Wait> {
+        None
+    }
+
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move { self.tool.call(cx, self.arguments.as_ref()).await }.boxed()
     }

@@ -7,9 +7,12 @@ mod scale;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use engine::ports::Request;
-use engine::words::{Block, Media, Message, Prompt};
+use engine::words::{Block, Contents, Media, Message, Prompt, visible};
 use tokio::sync::Semaphore;
 use tokio::task;
+
+/// The type of the documents that formats have their own part for.
+pub(crate) const PDF: &str = "application/pdf";
 
 /// What the model reads in place of an image.
 const IMAGE_NOTE: &str =
@@ -92,10 +95,9 @@ async fn fit_message(message: &Arc<Message>, problems: &mut Vec<String>) -> Arc<
     let Message::User(prompt) = &**message else { return Arc::clone(message) };
     let mut blocks = prompt.blocks.clone();
     for block in &mut blocks {
-        let Block::Image(image) = block else { continue };
+        let Some(image) = image_in(block) else { continue };
         match fit_image(image.clone()).await {
-            Ok(Some(smaller)) => *image = smaller,
-            Ok(None) => {}
+            Ok(smaller) => *block = Block::Image(smaller.unwrap_or(image)),
             Err(why) => {
                 problems.push(format!("An image was not sent to the model: {why}"));
                 *block = Block::Text(format!(
@@ -125,7 +127,39 @@ async fn fit_image(image: Media) -> Result<Option<Media>, String> {
 }
 
 fn is_image(block: &Block) -> bool {
-    matches!(block, Block::Image(_))
+    match block {
+        Block::Image(_) => true,
+        Block::Resource { mime: Some(mime), contents: Contents::Blob(_), .. } => {
+            mime.starts_with("image/")
+        }
+        _ => false,
+    }
+}
+
+/// Returns the image of a block: a picture, or a resource that contains one.
+fn image_in(block: &Block) -> Option<Media> {
+    match block {
+        Block::Image(media) => Some(media.clone()),
+        Block::Resource { mime: Some(mime), contents: Contents::Blob(data), .. } => {
+            is_image(block).then(|| Media { data: data.clone(), mime: mime.clone() })
+        }
+        _ => None,
+    }
+}
+
+/// Says which files of the last prompt no model gets: it reads their names and sizes.
+pub(crate) fn unsent_files(request: &Request) -> Option<String> {
+    let Message::User(prompt) = &**request.messages.last()? else { return None };
+    let unsent = prompt.blocks.iter().filter_map(|block| match block {
+        Block::Resource { uri, mime, contents: Contents::Blob(_) } if !is_image(block) => {
+            let mime = mime.as_deref().unwrap_or("unknown data");
+            (mime != PDF).then(|| format!("{} ({})", visible(uri), visible(mime)))
+        }
+        _ => None,
+    });
+    let names = unsent.collect::<Vec<String>>().join(", ");
+    (!names.is_empty())
+        .then(|| format!("Not sent to the model, which gets only the name and the size: {names}"))
 }
 
 #[cfg(test)]

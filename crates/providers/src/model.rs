@@ -52,22 +52,22 @@ impl Model for RemoteModel {
             let error = endpoint.with_advice(ModelError::AuthNeeded(message), "");
             return stream::iter([Err(error)]).boxed();
         }
+        let unsent = images::unsent_files(&request);
         if !images::has_any(&request) {
-            return self.request_answer(request);
+            return with_notice(unsent, self.request_answer(request));
         }
         if !self.takes_images {
             let is_new = images::replace_all(&mut request);
             let message =
                 format!("{} does not accept images, so it gets a note in their place", self.name);
-            return with_notice(is_new.then_some(message), self.request_answer(request));
+            let notices = unsent.into_iter().chain(is_new.then_some(message));
+            return with_notice(joined(notices), self.request_answer(request));
         }
         let model = self.clone();
         stream::once(async move {
             let problems = model.fitted.fit(&mut request).await;
-            with_notice(
-                (!problems.is_empty()).then(|| problems.join("; ")),
-                model.request_answer(request),
-            )
+            let notices = unsent.into_iter().chain(problems);
+            with_notice(joined(notices), model.request_answer(request))
         })
         .flatten()
         .boxed()
@@ -92,6 +92,12 @@ impl Model for RemoteModel {
             (known, most) => known.or(most),
         }
     }
+}
+
+/// Joins notices to one; `None` without any.
+fn joined(notices: impl Iterator<Item = String>) -> Option<String> {
+    let notices: Vec<String> = notices.collect();
+    (!notices.is_empty()).then(|| notices.join("; "))
 }
 
 /// Returns whether a server is asked about its models: those nearby, which speak the chat format.

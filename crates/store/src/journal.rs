@@ -76,6 +76,14 @@ pub trait Backend: Send {
     /// Fails if the backend fails.
     fn release(&mut self, session: &str, epoch: u64) -> Result<(), Error>;
 
+    /// Tells whether another process may have written to the store since the last call.
+    ///
+    /// # Errors
+    /// Fails if the backend fails.
+    fn has_changed(&mut self) -> Result<bool, Error> {
+        Ok(true)
+    }
+
     /// Returns the facts of a session and its owner.
     ///
     /// # Errors

@@ -140,6 +140,10 @@ impl Backend for Memory {
         Ok(())
     }
 
+    fn has_changed(&mut self) -> Result<bool, Error> {
+        Ok(false)
+    }
+
     fn release(&mut self, session: &str, epoch: u64) -> Result<(), Error> {
         let session = self.session(session)?;
         if session.epoch == epoch {

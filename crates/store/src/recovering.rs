@@ -127,6 +127,10 @@ impl Backend for Recovering {
         self.run(|sqlite| sqlite.release(session, epoch))
     }
 
+    fn has_changed(&mut self) -> Result<bool, Error> {
+        self.run(Sqlite::has_changed)
+    }
+
     fn find(&mut self, session: &str) -> Result<Option<Facts>, Error> {
         self.run(|sqlite| sqlite.find(session))
     }

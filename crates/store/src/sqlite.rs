@@ -74,6 +74,8 @@ pub struct Sqlite {
     file: Option<FileId>,
     /// Why nothing may be written, if so.
     read_only: Option<String>,
+    /// SQLite's count of the writes of others, when it was last read.
+    data_version: Option<i64>,
 }
 
 impl Sqlite {
@@ -107,6 +109,7 @@ impl Sqlite {
                 path,
                 file,
                 read_only: Some(why.to_owned()),
+                data_version: None,
             });
         }
         connection.pragma_update(None, "journal_mode", "wal")?;
@@ -128,7 +131,7 @@ impl Sqlite {
             }
             transaction.commit()?;
         }
-        Ok(Sqlite { connection, contents, path, file, read_only: None })
+        Ok(Sqlite { connection, contents, path, file, read_only: None, data_version: None })
     }
 
     /// Returns why nothing may be written, if so.
@@ -457,6 +460,12 @@ impl Backend for Sqlite {
             .prepare_cached("UPDATE session SET owner = NULL WHERE id = ?1 AND epoch = ?2")?
             .execute(params![id, epoch.cast_signed()])?;
         Ok(transaction.commit()?)
+    }
+
+    fn has_changed(&mut self) -> Result<bool, Error> {
+        // SQLite changes this number when another connection has written. A new connection has an unknown one.
+        let now = self.connection.query_row("PRAGMA data_version", [], |row| row.get(0))?;
+        Ok(self.data_version.replace(now) != Some(now))
     }
 
     fn find(&mut self, id: &str) -> Result<Option<Facts>, Error> {

@@ -279,11 +279,9 @@ impl Journal for Store {
         self.run_on_thread(work).boxed()
     }
 
-    fn owns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, bool> {
-        let session = session.clone();
-        let owned = self.run_on_thread(move |writer| Ok(writer.still_owns(&session)));
-        // A store that cannot be read says nothing about the owner.
-        owned.map(|owned| owned.unwrap_or(true)).boxed()
+    fn lost_sessions(&self) -> BoxFuture<'_, Vec<SessionId>> {
+        let lost = self.run_on_thread(|writer| Ok(writer.lost_sessions()));
+        lost.map(Result::unwrap_or_default).boxed()
     }
 
     fn begin<'a>(

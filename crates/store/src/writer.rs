@@ -114,6 +114,8 @@ pub(crate) struct Writer {
     owner: Option<Box<dyn Owner>>,
     syncer: Option<Syncer>,
     owned: HashMap<SessionId, Owned>,
+    /// The sessions whose owner must be read again, because another process has written to the store.
+    unchecked: Vec<SessionId>,
     /// The large values of the last answer that had any.
     large_values: Vec<TakenValue>,
 }
@@ -130,6 +132,8 @@ struct Owned {
     delayed_state: Option<State>,
     /// Whether anything was written since the last change of state.
     has_written: bool,
+    /// Whether another process has taken it.
+    is_lost: bool,
 }
 
 impl Writer {
@@ -157,6 +161,7 @@ impl Writer {
             owner: None,
             syncer: None,
             owned: HashMap::new(),
+            unchecked: Vec::new(),
             large_values: Vec::new(),
         };
         match opened {
@@ -361,7 +366,15 @@ impl Writer {
         let Claim { epoch, head, bytes, .. } = claim;
         self.owned.insert(
             session.clone(),
-            Owned { epoch, head, bytes, failure: None, delayed_state: None, has_written: false },
+            Owned {
+                epoch,
+                head,
+                bytes,
+                failure: None,
+                delayed_state: None,
+                has_written: false,
+                is_lost: false,
+            },
         );
     }
 

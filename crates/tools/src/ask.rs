@@ -1,6 +1,8 @@
 //! `ask`: asks the user a question, if the client can show a form.
 
-use engine::ports::{EditorError, Form, FormAnswer, Intent, Offers, Output, ToolCx, ToolError};
+use engine::ports::{
+    EditorError, Form, FormAnswer, Intent, Offers, Output, ToolCx, ToolError, Wait,
+};
 use engine::words::visible;
 use engine::words::{ModelId, ToolKind};
 use serde::Deserialize;
@@ -85,6 +87,10 @@ Asks the user one question and waits for the answer. For decisions that only the
             } })
         });
         Ok((Intent { title, ..Intent::default() }, Question { message, fields }))
+    }
+
+    fn wait(&self, _: &Question) -> Option<Wait> {
+        None
     }
 
     async fn run(&self, cx: &ToolCx<'_>, question: Question) -> Result<Output, ToolError> {

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use engine::permission::{Access, Decision, PermissionKey};
-use engine::ports::{Intent, Output, ToolCx, ToolError};
+use engine::ports::{Intent, Output, ToolCx, ToolError, Wait};
 use engine::words::pattern::literal;
 use engine::words::{ToolCall, ToolKind, ToolStatus, fenced, one_line};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
@@ -95,6 +95,10 @@ at most 128 KiB. Reports a redirect to another host instead of following it.";
         let seconds = input.timeout.unwrap_or(SECONDS).clamp(1, MAX_SECONDS);
         let time = Duration::from_secs(seconds.into());
         Ok((intent, Plan { url, format: input.format, time }))
+    }
+
+    fn wait(&self, plan: &Plan) -> Option<Wait> {
+        Some(Wait::new(one_line(host(&plan.url)), plan.time))
     }
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {

@@ -5,7 +5,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::ports::{Intent, Offers, Outline, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use engine::ports::{
+    Intent, Offers, Outline, Output, Planned, Tool, ToolCx, ToolError, ToolSpec, Wait,
+};
 use engine::words::{Block, ModelId, ToolContent, ToolKind, one_line};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -65,6 +67,11 @@ pub(crate) trait TypedTool: Send + Sync + 'static {
         cx: &ToolCx<'_>,
         input: Self::Input,
     ) -> impl Future<Output = Result<(Intent, Self::Plan), ToolError>> + Send;
+
+    /// Returns what the user is shown if the call takes long; `None` if it waits for the user.
+    fn wait(&self, _plan: &Self::Plan) -> Option<Wait> {
+        Some(Wait::default())
+    }
 
     /// Does what was planned.
     fn run(
@@ -166,6 +173,10 @@ struct PlannedCall<T: TypedTool> {
 }
 
 impl<T: TypedTool> Planned for PlannedCall<T> {
+    fn wait(&self) -> Option<Wait> {
+        self.tool.tool.wait(&self.plan)
+    }
+
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move { self.tool.tool.run(cx, self.plan).await }.boxed()
     }

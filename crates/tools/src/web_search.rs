@@ -7,7 +7,7 @@ mod engines;
 use std::time::Duration;
 
 use engine::permission::{Access, PermissionKey};
-use engine::ports::{Intent, Output, Tool, ToolCx, ToolError};
+use engine::ports::{Intent, Output, Tool, ToolCx, ToolError, Wait};
 use engine::words::{Secret, ToolKind};
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, Response, StatusCode, Url, redirect};
@@ -100,6 +100,10 @@ Searches the web and returns titles, addresses and excerpts. Use `fetch` to read
         let intent = Intent { title, access: vec![access], ..Intent::default() };
         let results = input.results.map_or(self.0.results, u64::from).clamp(1, self.0.results);
         Ok((intent, Plan { query, results }))
+    }
+
+    fn wait(&self, _: &Plan) -> Option<Wait> {
+        Some(Wait::new(self.0.engine.name(), TIMEOUT))
     }
 
     async fn run(&self, cx: &ToolCx<'_>, plan: Plan) -> Result<Output, ToolError> {

@@ -86,10 +86,10 @@ pub trait Journal: Send + Sync {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Tells whether this process still has a session that it acquired.
-    fn owns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, bool> {
-        let _only_here = session;
-        Box::pin(std::future::ready(true))
+    /// Returns the sessions of this process that another one has acquired since. Cheap, because it is asked every few
+    /// seconds. A session is returned until it is released here.
+    fn lost_sessions(&self) -> BoxFuture<'_, Vec<SessionId>> {
+        Box::pin(std::future::ready(Vec::new()))
     }
 
     /// Starts to append a record. If it cannot be written, nothing after it is written until the turn ends.

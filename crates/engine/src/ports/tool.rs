@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
@@ -65,8 +66,44 @@ pub type PlanResult = Result<(Intent, Box<dyn Planned>), ToolError>;
 
 /// A call that was planned and shown. It runs at most once, and only after it was allowed.
 pub trait Planned: Send {
+    /// Returns what the user is shown if the call takes long; `None` if it shows its progress itself, or waits for the user.
+    fn wait(&self) -> Option<Wait> {
+        Some(Wait::default())
+    }
+
     /// Does what was planned.
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>>;
+}
+
+/// What a tool call waits for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Whom it waits for, such as a host; `None` if it works itself.
+    pub whom: Option<String>,
+    /// When it gives up.
+    pub limit: Option<Duration>,
+}
+
+impl Wait {
+    /// Makes a wait for somebody who is given this long.
+    #[must_use]
+    pub fn new(whom: impl Into<String>, limit: Duration) -> Wait {
+        Wait { whom: Some(whom.into()), limit: Some(limit) }
+    }
+
+    /// Describes the wait to the user.
+    #[must_use]
+    pub fn print(&self, passed: Duration) -> String {
+        let whom = self.whom.as_ref().map(|whom| format!("Waiting for {whom}"));
+        let (whom, seconds) = (whom.as_deref().unwrap_or("Running"), passed.as_secs().max(1));
+        match self.limit {
+            Some(limit) => {
+                let left = limit.saturating_sub(passed).as_secs();
+                format!("{whom}: {seconds} s so far, {left} s left")
+            }
+            None => format!("{whom}: {seconds} s so far"),
+        }
+    }
 }
 
 /// What a tool call is about to do.

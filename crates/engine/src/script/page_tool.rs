@@ -8,7 +8,7 @@ use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 
 use crate::ports::{
-    Form, FormAnswer, Intent, Output, Page, Planned, Tool, ToolCx, ToolError, ToolSpec,
+    Form, FormAnswer, Intent, Output, Page, Planned, Tool, ToolCx, ToolError, ToolSpec, Wait,
 };
 use crate::words::{Block, ToolContent, ToolKind};
 
@@ -51,6 +51,10 @@ impl Tool for OpenPage {
 struct OpenUrl(String);
 
 impl Planned for OpenUrl {
+    fn wait(&self) -> Option<Wait> {
+        None
+    }
+
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move {
             let page = Page { id: cx.id.to_string(), url: self.0 };

@@ -8,11 +8,12 @@ use super::cx::{TurnCx, TurnError};
 use super::hooks;
 use super::instructions;
 use super::short_input::shorten;
+use super::slow::{SlowCall, notice_if_slow};
 use crate::permission;
 use crate::permission::policy::Judgement;
 use crate::ports::{
     EditorError, Event, Intent, OpenSpan, Outline, Output, Planned, Record, Severity, SpanEnd,
-    SpanFacts, SpanKind, SpanScope, ToolCx, ToolError, ToolSpec,
+    SpanFacts, SpanKind, SpanScope, ToolCx, ToolError, ToolSpec, Wait,
 };
 use crate::words::{
     Access, Answer, Block, Decision, HookOutcome, Location, Mode, Question, ToolCall, ToolCallId,
@@ -46,6 +47,7 @@ pub(crate) struct Ready {
     /// With the id that the client knows.
     request: ToolRequest,
     locations: Vec<Location>,
+    content: Vec<ToolContent>,
     /// What hooks add to its result.
     said: Vec<String>,
     span: OpenSpan,
@@ -84,7 +86,8 @@ async fn make_ready(
     let planned = with_tool_cx(cx, &request.id, &spans, async |tool_cx| {
         tool.plan(tool_cx, &request.input).await
     });
-    let (intent, planned) = match planned.await? {
+    let title = format!("Still reading what is needed for: {}", outline.title);
+    let (intent, planned) = match notice_if_slow(cx, &title, planned).await?? {
         Ok(planned) => planned,
         Err(err) => {
             announce(cx, &request, kind, unplanned(cx, outline)).await?;
@@ -112,7 +115,8 @@ async fn make_ready(
     cx.record(Record::ToolIntent(&intent)).await?;
     let update = ToolUpdate { status: Some(ToolStatus::InProgress), ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(request.id.clone(), Box::new(update))).await?;
-    Ok(Ok(Ready { planned, request, locations: call.locations, said, span }))
+    let ToolCall { locations, content, .. } = call;
+    Ok(Ok(Ready { planned, request, locations, content, said, span }))
 }
 
 /// Returns what is shown of a call that cannot be planned.
@@ -146,29 +150,37 @@ pub(crate) async fn finish(cx: &TurnCx<'_>, step: Step) -> Result<Done, TurnErro
         Step::Ready(given_id, ready) => (given_id, ready),
         Step::Done(done) => return Ok(done),
     };
-    let Ready { planned, request, locations, said, span } = *ready;
+    let Ready { planned, request, locations, content, said, span } = *ready;
     if cx.turn.cancel.is_cancelled() {
         return give_up(cx, request.id, TurnError::Cancelled).await;
     }
+    let mut slow = SlowCall { id: &request.id, content: &content, is_shown: false };
     let outer = cx.turn.spans.inside(&span);
     let facts = SpanFacts { call: Some(request.id.clone()), ..SpanFacts::default() };
     let run = outer.begin(SpanKind::Run, &visible(&request.name), facts);
     let inner = outer.inside(&run);
+    let wait = planned.wait();
     let work = with_tool_cx(cx, &request.id, &inner, async |tool_cx| planned.run(tool_cx).await);
-    let outcome = work.await;
+    let outcome = slow.wait_for(cx, wait, work).await.flatten();
     if let Ok(outcome) = &outcome {
         run.end_with(outcome);
     }
     let outcome = match outcome {
         Ok(outcome) => instructions::add_touched(cx, &locations, outcome).await?,
-        Err(err) => return give_up(cx, request.id, err).await,
+        Err(err) => return give_up_with(cx, slow.id.clone(), slow.content_at_end(None), err).await,
     };
-    match hooks::after_tool(cx, &request, said, outcome).await {
+    let wait = Wait { whom: Some("the hooks and checks of the project".to_owned()), limit: None };
+    let hooks = hooks::after_tool(cx, &request, said, outcome);
+    match slow.wait_for(cx, Some(wait), hooks).await.flatten() {
         Ok(outcome) => {
             span.end_with(&outcome);
-            Ok(Done { id: given_id, ..report(cx, request.id, outcome).await? })
+            let outcome = outcome.map(|output| {
+                let content = slow.content_at_end(output.content);
+                Output { content, ..output }
+            });
+            Ok(Done { id: given_id, ..report(cx, request.id.clone(), outcome).await? })
         }
-        Err(err) => give_up(cx, request.id, err).await,
+        Err(err) => give_up_with(cx, slow.id.clone(), slow.content_at_end(None), err).await,
     }
 }
 
@@ -397,7 +409,18 @@ fn failure_output(cx: &TurnCx<'_>, err: ToolError) -> Output {
 
 /// Ends a call that was cut short: it must not stay pending forever.
 async fn give_up<T>(cx: &TurnCx<'_>, id: ToolCallId, err: TurnError) -> Result<T, TurnError> {
-    let update = ToolUpdate { status: Some(ToolStatus::Failed), ..ToolUpdate::default() };
+    give_up_with(cx, id, None, err).await
+}
+
+/// Ends a call that was cut short, with other content if there is any.
+async fn give_up_with<T>(
+    cx: &TurnCx<'_>,
+    id: ToolCallId,
+    content: Option<Vec<ToolContent>>,
+    err: TurnError,
+) -> Result<T, TurnError> {
+    let status = Some(ToolStatus::Failed);
+    let update = ToolUpdate { status, content, ..ToolUpdate::default() };
     cx.emit(Event::ToolUpdate(id, Box::new(update))).await?;
     Err(err)
 }

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 
-use crate::ports::{Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use crate::ports::{Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec, Wait};
 use crate::words::{
     Answer, Block, Choice, Question, ToolCall, ToolContent, ToolKind, ToolStatus, visible,
 };
@@ -77,6 +77,10 @@ impl Tool for ExitPlan {
 struct Offer(ToolCall);
 
 impl Planned for Offer {
+    fn wait(&self) -> Option<Wait> {
+        None
+    }
+
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move {
             let choice = |answer, id, name: &str| Choice { answer, id, name: name.to_owned() };

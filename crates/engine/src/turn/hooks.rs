@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use super::cx::{TurnCx, TurnError};
+use super::slow::notice_if_slow;
 use crate::ports::{Output, Severity, ToolError};
 use crate::words::{Block, HookOutcome, Moment, Prompt, StopReason, ToolRequest};
 
@@ -63,7 +64,16 @@ pub(crate) async fn after_turn(cx: &TurnCx<'_>, stop: Option<StopReason>) -> Res
 }
 
 async fn ask(cx: &TurnCx<'_>, moment: Moment<'_>) -> Result<HookOutcome, TurnError> {
-    let mut said = cx.or_cancelled(cx.ports.toolbox.hook(moment)).await?;
+    let title = match moment {
+        Moment::AfterTool { .. } => None,
+        _ => Some("Waiting for a hook of the user or the project"),
+    };
+    let work = cx.or_cancelled(cx.ports.toolbox.hook(moment));
+    let mut said = match title {
+        Some(title) => notice_if_slow(cx, title, work).await.flatten()?,
+        // Shown as progress of the call.
+        None => work.await?,
+    };
     report(cx, std::mem::take(&mut said.problems)).await?;
     Ok(said)
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
 
 use super::cx::TurnLimits;
 use super::opening;
-use super::session::{SessionHandle, Shared};
+use super::session::{Command, SessionHandle, Shared};
 use crate::ports::{Clock, Error, Journal, Listing, ModelChoice, Preferences, Query, Reply, Spans};
 use crate::words::{ModeId, SessionId};
 
@@ -124,6 +125,9 @@ impl HubPermit<'_> {
     }
 }
 
+/// How often the hub checks that no other process has taken over a session.
+const OWNER_CHECK: Duration = Duration::from_secs(2);
+
 /// How many commands may wait. Large, because an editor may open many sessions at once.
 const MAILBOX: usize = 1024;
 
@@ -134,8 +138,8 @@ pub struct Hub {
     mailbox: mpsc::Receiver<HubCommand>,
     handles: BTreeMap<SessionId, SessionHandle>,
     sessions: JoinSet<SessionId>,
-    /// Work on the journal that belongs to no open session.
-    chores: JoinSet<()>,
+    /// Work on the journal that belongs to no open session. Each returns the sessions that it found lost.
+    chores: JoinSet<Vec<SessionId>>,
 }
 
 impl Hub {
@@ -157,6 +161,9 @@ impl Hub {
 
     /// Serves until its last handle is dropped and every session has ended.
     pub async fn run(mut self) {
+        let is_shared = self.options.journal.is_persistent();
+        let mut checks = tokio::time::interval(OWNER_CHECK);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 command = self.mailbox.recv() => match command {
@@ -164,7 +171,11 @@ impl Hub {
                     None => break,
                 },
                 Some(ended) = self.sessions.join_next() => self.ended(ended),
-                Some(_) = self.chores.join_next() => {}
+                Some(lost) = self.chores.join_next() => self.lose(lost.unwrap_or_default()),
+                _ = checks.tick(), if is_shared && !self.handles.is_empty() => {
+                    let journal = Arc::clone(&self.options.journal);
+                    self.chores.spawn(async move { journal.lost_sessions().await });
+                }
             }
         }
         self.handles.clear();
@@ -184,6 +195,7 @@ impl Hub {
                 self.chores.spawn(async move {
                     let listing = journal.list(query).await;
                     reply.send(listing.map_err(|err| Error::of_journal(&SessionId::new(""), err)));
+                    Vec::new()
                 });
             }
             HubCommand::SetTitle(session, title, reply) => {
@@ -191,6 +203,7 @@ impl Hub {
                     let set = journal.set_title(&session, &title).await;
                     let set = set.map_err(|err| Error::of_journal(&session, err));
                     reply.send(set.map(|()| title));
+                    Vec::new()
                 });
             }
             HubCommand::Delete(session, reply) => {
@@ -201,7 +214,17 @@ impl Hub {
                     }
                     let deleted = journal.delete(&session).await;
                     reply.send(deleted.map_err(|err| Error::of_journal(&session, err)));
+                    Vec::new()
                 });
+            }
+        }
+    }
+
+    /// Informs sessions that another process has taken over. One whose mailbox is full is informed by the next check.
+    fn lose(&self, lost: Vec<SessionId>) {
+        for handle in lost.iter().filter_map(|id| self.handles.get(id)) {
+            if let Ok(permit) = handle.reserve() {
+                permit.send(Command::Lose);
             }
         }
     }

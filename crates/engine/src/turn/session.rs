@@ -21,8 +21,8 @@ use super::steering::Steering;
 use super::title::Titler;
 use crate::permission::policy::Policy;
 use crate::ports::{
-    Clock, Editor, Error, Files, InstructionSource, Journal, Preferences, Reply, Settings,
-    SpanScope, Spans, State, StoredSession, Toolbox,
+    Clock, Editor, Error, Files, InstructionSource, Journal, JournalError, Preferences, Reply,
+    SessionInfo, Settings, SpanScope, Spans, State, StoredSession, Toolbox,
 };
 use crate::words::{History, ModelId, Thinking};
 
@@ -61,6 +61,17 @@ pub(crate) struct Shared {
     pub(crate) idle_pause: Option<Duration>,
 }
 
+/// Whether a session is loaded here.
+#[derive(Debug, Clone, PartialEq)]
+enum Presence {
+    /// It is.
+    Loaded,
+    /// Released after a time without use. What was known of it then.
+    Paused(Option<SessionInfo>),
+    /// Another process has taken it over. Only an explicit load brings it back.
+    Lost,
+}
+
 /// The task that owns one conversation.
 pub(crate) struct Session {
     controls: Controls,
@@ -68,8 +79,8 @@ pub(crate) struct Session {
     context: ContextState,
     /// The model and the thinking level that were saved last.
     saved: (ModelId, Thinking),
-    /// Released after a time without use, with its history unloaded.
-    is_paused: bool,
+    /// Whether it is loaded here.
+    presence: Presence,
     mailbox: mpsc::Receiver<Command>,
 }
 
@@ -125,7 +136,7 @@ impl Session {
             },
             history: stored.history,
             context: ContextState::default(),
-            is_paused: false,
+            presence: Presence::Loaded,
             mailbox,
         }
     }
@@ -133,20 +144,18 @@ impl Session {
     /// Serves the session until it is closed or its last handle is dropped.
     pub(crate) async fn run(mut self) {
         while let Some(command) = self.next_command().await {
-            if self.is_paused && !matches!(command, Command::Close(_)) {
-                match self.wake().await {
-                    Ok(()) => {}
-                    Err(err) => {
-                        command.refuse(err);
-                        continue;
-                    }
-                }
+            if !matches!(command, Command::Close(_) | Command::Lose)
+                && let Err(err) = self.be_loaded(matches!(command, Command::Replay { .. })).await
+            {
+                command.refuse(err);
+                continue;
             }
             match command {
                 Command::Prompt { prompt, origin, cancel, reply } => {
                     match self.run_prompt(prompt, origin, cancel, reply).await {
                         Some(End::Closed(reply)) => return self.close(reply).await,
                         Some(End::Dropped) => break,
+                        Some(End::Lost) => self.lose().await,
                         None => {}
                     }
                 }
@@ -161,6 +170,7 @@ impl Session {
                     reply.send(replayed);
                 }
                 Command::Close(reply) => return self.close(reply).await,
+                Command::Lose => self.lose().await,
                 other => self.controls.apply(other).await,
             }
             self.save_choices();
@@ -185,36 +195,78 @@ impl Session {
 
     /// Waits for the next command. After a time without one, the session is unloaded first.
     async fn next_command(&mut self) -> Option<Command> {
-        if let Some(idle) = self.controls.shared.idle_pause.filter(|_| !self.is_paused) {
+        let idle = self.controls.shared.idle_pause.filter(|_| self.presence == Presence::Loaded);
+        if let Some(idle) = idle {
             match tokio::time::timeout(idle, self.mailbox.recv()).await {
                 Ok(command) => return command,
                 Err(_) => {
                     self.release(State::Paused).await;
-                    self.history = History::default();
-                    self.context.refresh();
-                    self.controls.toolbox.pause();
-                    self.is_paused = true;
+                    self.unload();
+                    let Controls { id, shared, .. } = &self.controls;
+                    self.presence = Presence::Paused(shared.journal.find(id).await.ok());
                 }
             }
         }
         self.mailbox.recv().await
     }
 
-    /// Loads the session from the journal again.
-    async fn wake(&mut self) -> Result<(), Error> {
+    fn unload(&mut self) {
+        self.history = History::default();
+        self.context.refresh();
+        self.controls.toolbox.pause();
+    }
+
+    /// Stops using a session that another process has taken over, and informs the client.
+    async fn lose(&mut self) {
+        if self.presence == Presence::Lost {
+            return;
+        }
+        tracing::info!(session = %self.controls.id, "continued in another process");
+        // Nothing of it is written any more: the other process has raised the epoch.
+        self.release(State::Paused).await;
+        self.unload();
+        self.presence = Presence::Lost;
+        self.controls.show_loss().await;
+    }
+
+    /// Loads the session again, if it is not loaded. One that was used elsewhere since is loaded if the client asks for it.
+    async fn be_loaded(&mut self, is_load: bool) -> Result<(), Error> {
         let Controls { id, shared, toolbox, workspace, .. } = &self.controls;
+        match &self.presence {
+            Presence::Loaded => return Ok(()),
+            Presence::Lost if is_load => {}
+            Presence::Lost => return Err(Error::TakenOver(id.clone())),
+            // The client does not show what another process has added since.
+            Presence::Paused(before) if !is_load => {
+                let now =
+                    shared.journal.find(id).await.map_err(|err| Error::of_journal(id, err))?;
+                if now.state == State::Active || before.as_ref().is_some_and(|info| *info != now) {
+                    self.lose().await;
+                    return Err(Error::TakenOver(self.controls.id.clone()));
+                }
+            }
+            Presence::Paused(_) => {}
+        }
         let loaded = shared.journal.load(id, None).await;
         self.history = loaded.map_err(|err| Error::of_journal(id, err))?.history;
         toolbox.start(&workspace.editor);
-        self.is_paused = false;
+        self.presence = Presence::Loaded;
         Ok(())
     }
 
-    async fn replay(&self, show: bool) -> Result<Settings, Error> {
+    async fn replay(&mut self, show: bool) -> Result<Settings, Error> {
         let Controls { id, shared, workspace, settings, .. } = &self.controls;
+        let failed = |err| Error::of_journal(id, err);
         if show {
-            let shown = shared.journal.load(id, Some(&*workspace.editor)).await;
-            shown.map_err(|err| Error::of_journal(id, err))?;
+            match shared.journal.load(id, Some(&*workspace.editor)).await {
+                // Another process took it over since the last check; this load takes it back.
+                Err(JournalError::TakenOver) => {
+                    self.release(State::Paused).await;
+                    let stored = shared.journal.load(id, Some(&*workspace.editor)).await;
+                    self.history = stored.map_err(failed)?.history;
+                }
+                shown => drop(shown.map_err(failed)?),
+            }
         }
         Ok(settings.borrow().clone())
     }

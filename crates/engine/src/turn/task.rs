@@ -6,7 +6,9 @@ use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 use serde_json::{Value, json};
 
-use crate::ports::{ChildTask, Helper, Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec};
+use crate::ports::{
+    ChildTask, Helper, Intent, Output, Planned, Tool, ToolCx, ToolError, ToolSpec, Wait,
+};
 use crate::words::{Access, Block, PermissionKey, ToolContent, ToolKind, inert, visible};
 
 const NAME: &str = "task";
@@ -111,6 +113,10 @@ impl Tool for Task {
 struct PlannedTask(ChildTask);
 
 impl Planned for PlannedTask {
+    fn wait(&self) -> Option<Wait> {
+        None
+    }
+
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         cx.turn.run_child(cx, self.0)
     }

@@ -127,6 +127,12 @@ pub enum Contents {
     Blob(String),
 }
 
+/// Returns how many bytes a base64 string stands for.
+#[must_use]
+pub fn decoded_length(base64: &str) -> usize {
+    base64.trim_end_matches('=').len() * 3 / 4
+}
+
 /// One entry of the history, as the model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use engine::permission::Answer;
 use engine::ports::Offers;
-use engine::words::ToolStatus;
+use engine::words::{Block, ToolContent, ToolStatus};
 use mcp::Timing;
 
 use crate::bench::{Bench, editor, faulty, is_running, program_at, quick};
@@ -111,6 +111,22 @@ async fn m07_server_is_restarted_after_two_calls_time_out() {
     bench.prompt("go").await;
     let notice = bench.notice("`bad` failed").await;
     assert!(notice.contains("did not answer two calls in a row"), "{notice}");
+}
+
+// R: M2, W24
+// Fault: M07
+#[tokio::test]
+async fn m07_wait_for_a_silent_server_is_shown() {
+    let timing = Timing { call: Duration::from_secs(3), ..quick() };
+    let bench = with_timing(timing, &["hang_call", "m07-silent"]).await.ready().await;
+    let turn = bench.prompt("go").await;
+    let is_wait = |content: &ToolContent| match content {
+        ToolContent::Block(Block::Text(text)) => {
+            text.starts_with("Waiting for the MCP server `bad`: ") && text.ends_with(" s left")
+        }
+        _ => false,
+    };
+    assert!(turn.shown.iter().any(is_wait), "{turn:?}");
 }
 
 // R: M2

@@ -4,12 +4,13 @@ use std::collections::VecDeque;
 
 use engine::ports::{ModelEvent, Request, Schema, ToolSpec};
 use engine::words::{
-    Block, Contents, Media, Message, ModelOptions, Thought, ToolCallId, ToolRequest,
+    Block, Contents, Media, Message, ModelOptions, Thought, ToolCallId, ToolRequest, decoded_length,
 };
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::fault::Fault;
+use crate::images::PDF;
 
 /// The facts about a model that a request depends on.
 #[derive(Debug, Clone)]
@@ -169,10 +170,10 @@ pub(crate) fn prompt_parts(blocks: &[Block]) -> Vec<PromptPart<'_>> {
             PromptPart::Text(format!("<resource uri=\"{uri}\">\n{text}\n</resource>"))
         }
         Block::Resource { uri, mime, contents: Contents::Blob(data) } => match mime.as_deref() {
-            Some("application/pdf") => PromptPart::Pdf { name: uri, data },
+            Some(PDF) => PromptPart::Pdf { name: uri, data },
             mime => PromptPart::Text(format!(
                 "<resource uri=\"{uri}\">{} bytes of {}</resource>",
-                data.len() / 4 * 3,
+                decoded_length(data),
                 mime.unwrap_or("unknown data")
             )),
         },

@@ -3,10 +3,11 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::agent::{Agent, Start, text_of, update_kind};
+use crate::agent::{Agent, Start, text_of, update_kind, wait_until};
 use crate::directory::Directory;
 use crate::models::{CHAT, Fake, ask, updates};
 
@@ -166,6 +167,41 @@ fn small_model_writes_the_title_of_a_session() {
     assert!(bill.contains("| `fake/two` | 1 | 7 | 0 | 0 | 1 | $7.0000 |"), "{bill}");
 }
 
+/// Nothing follows the answer to a cancelled turn, and the request for its title is cancelled too.
+// R: S5
+#[test]
+fn cancelled_turn_is_quiet() {
+    // Both requests are answered in part and then wait; whichever comes first asks for the title.
+    let script = "text \"Sail\"\nusage 7 1 0 0\nhang\n---\nloop";
+    let (fake, home) = (Fake::new(script), Directory::new());
+    let mut config = two_models(&fake);
+    config["small_model"] = json!("fake/two");
+    let (mut agent, session) = storing_in(&config, &home).session();
+    let id = agent.prompt(&session, "How do I get this thing onto the water?");
+    agent.find(|message| update_kind(message) == "agent_message_chunk");
+    wait_until("both requests", Duration::from_secs(60), || fake.requests().len() == 2);
+    let during = sockets(agent.pid());
+    agent.note("session/cancel", json!({ "sessionId": session }));
+    assert_eq!(agent.reply(id)["result"]["stopReason"], "cancelled");
+    agent.take_seen();
+    // The small model may take 20 s.
+    wait_until("both connections are closed", Duration::from_secs(15), || {
+        sockets(agent.pid()) + 2 <= during
+    });
+    let listed = agent.result("session/list", json!({}));
+    assert_eq!(listed["sessions"][0]["title"], "How do I get this thing onto the water?");
+    let (_, seen) = ask(&mut agent, &session, "/cost");
+    let kinds: Vec<&str> = seen.iter().map(update_kind).filter(|kind| !kind.is_empty()).collect();
+    assert_eq!(kinds, ["agent_message_chunk"], "{seen:?}");
+}
+
+/// Counts the open sockets of a process.
+fn sockets(pid: u32) -> usize {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let targets = open.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+}
+
 #[test]
 fn refreshed_model_list_is_used_later() {
     let (fake, home) = (Fake::new("text \"hi\""), Directory::new());
@@ -200,6 +236,31 @@ fn image_is_not_sent_to_a_model_without_image_support() {
     assert!(observed.contains("does not accept images"), "{observed}");
     let body = fake.body(0).to_string();
     assert!(!body.contains(PICTURE) && body.contains("The user sent an image here"), "{body}");
+}
+
+/// Editors embed a picture as a resource too. Of other files the user is told that the model gets only their names.
+// R: I2
+#[test]
+fn embedded_image_reaches_the_model_and_other_files_are_reported() {
+    const PICTURE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let fake = Fake::new("text \"hi\"\n---\nloop");
+    let (mut agent, session) = Agent::configured(fake.config(CHAT)).session();
+    agent.take_seen();
+    let resource = |uri: &str, mime: &str, blob: &str| json!({ "type": "resource", "resource": { "uri": uri, "mimeType": mime, "blob": blob } });
+    let prompt = json!([
+        { "type": "text", "text": "What is this?" },
+        resource("file:///dot.png", "image/png", PICTURE),
+        resource("file:///a.wav", "audio/wav", "MDEyMw=="),
+    ]);
+    let id = agent.call("session/prompt", json!({ "sessionId": session, "prompt": prompt }));
+    agent.reply(id);
+    let seen = agent.take_seen();
+    let observed = updates(&seen, "agent_thought_chunk")[0]["content"]["text"].to_string();
+    assert!(observed.contains("Not sent to the model"), "{observed}");
+    assert!(observed.contains("file:///a.wav (audio/wav)"), "{observed}");
+    let body = fake.body(0).to_string();
+    assert!(body.contains("image_url") && body.contains(PICTURE), "{body}");
+    assert!(body.contains("4 bytes of audio/wav"), "{body}");
 }
 
 // R: P6

@@ -94,21 +94,41 @@ fn idle_session_continues_in_another_process() {
     let (loaded, shown) = load(&mut two, &session);
     assert!(loaded.get("result").is_some(), "{loaded}");
     assert!(shown.iter().any(|update| update["content"]["text"] == "Hello."), "{shown:?}");
+    // It is told without having asked.
+    assert_eq!(next_notice(&mut one), "Continued in another window");
     for _ in 0..2 {
         let (refused, _) = ask(&mut one, &session, "still here?");
         assert_eq!(refused["error"]["code"], -31902, "{refused}");
         let words = refused["error"]["message"].as_str().unwrap();
         assert!(words.contains("continued in another window"), "{refused}");
     }
-    let (refused, _) = load(&mut one, &session);
-    assert_eq!(refused["error"]["code"], -31902, "{refused}");
     let (ended, _) = ask(&mut two, &session, "go on");
     assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
-    // It ends without touching what is the other's now.
-    one.end();
-    let (ended, _) = ask(&mut two, &session, "and on");
+    // An explicit load brings it back, with what happened meanwhile.
+    let (loaded, shown) = load(&mut one, &session);
+    assert!(loaded.get("result").is_some(), "{loaded}");
+    assert!(shown.iter().any(|update| update["content"]["text"] == "go on"), "{shown:?}");
+    assert_eq!(next_notice(&mut two), "Continued in another window");
+    let (ended, _) = ask(&mut one, &session, "back here");
     assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
+    // The other one ends without touching what is not its own any more.
     two.end();
+    let (ended, _) = ask(&mut one, &session, "and on");
+    assert_eq!(ended["result"]["stopReason"], "end_turn", "{ended}");
+    one.end();
+}
+
+/// Waits for a notice and returns its title.
+fn next_notice(agent: &mut Agent) -> String {
+    loop {
+        let mut line = String::new();
+        assert!(agent.output.read_line(&mut line).unwrap() > 0, "the agent ended");
+        let message: Value = serde_json::from_str(&line).unwrap();
+        let update = &message["params"]["update"];
+        if update["sessionUpdate"] == "notice" {
+            return update["title"].as_str().unwrap().to_owned();
+        }
+    }
 }
 
 /// Begins a turn that never ends, and waits until its first text is shown.

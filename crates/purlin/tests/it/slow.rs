@@ -219,3 +219,35 @@ fn long_tool_output_is_shortened() {
     assert_eq!(seen.iter().filter(is_too_large).count(), 1);
     assert_eq!(text_of(&session, &seen), "done");
 }
+
+/// The client answers only once it was shown what is waited for. The diff of the call stays, and so it is at the end.
+// R: W24
+#[test]
+fn wait_of_a_tool_is_shown_and_its_diff_stays() {
+    let script = "model tool write {\"path\":\"a.txt\",\"content\":\"new\"}\nmodel text \"Done.\"";
+    let (mut agent, session) = Agent::playing(script).with_files().session();
+    let turn = agent.prompt(&session, "go");
+    let mut progress = None;
+    while progress.is_none() {
+        let message = agent.next();
+        match message["method"].as_str() {
+            Some("fs/read_text_file") => agent.answer(&message["id"], json!({ "content": "" })),
+            Some("session/request_permission") => {
+                let outcome = json!({ "outcome": "selected", "optionId": "once" });
+                agent.answer(&message["id"], json!({ "outcome": outcome }));
+            }
+            // Not answered before the wait was shown.
+            Some("fs/write_text_file") => {
+                progress = Some(agent.find(|update| update.to_string().contains("so far")));
+                agent.answer(&message["id"], json!(null));
+            }
+            _ => assert_ne!(message["id"], turn, "{message}"),
+        }
+    }
+    let content = |update: &Value| update["params"]["update"]["content"].clone();
+    let shown = content(&progress.unwrap());
+    assert_eq!((&shown[0]["type"], &shown[1]["type"]), (&json!("diff"), &json!("content")));
+    let end = agent.find(|update| update["params"]["update"]["status"] == "completed");
+    assert_eq!(content(&end), json!([shown[0]]), "{end}");
+    agent.reply(turn);
+}

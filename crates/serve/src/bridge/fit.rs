@@ -8,7 +8,7 @@ use std::path::Path;
 use engine::Event;
 use engine::words::{
     Block, Contents, Live, Location, Media, PlanEntry, PlanStatus, Priority, SlashCommand,
-    ToolCall, ToolContent, ToolUpdate,
+    ToolCall, ToolContent, ToolUpdate, decoded_length,
 };
 use serde_json::{Value, json};
 
@@ -170,11 +170,6 @@ fn shorten_block(block: Block, room: usize) -> Block {
         }
         Block::Image(_) | Block::Audio(_) | Block::Resource { .. } => block,
     }
-}
-
-/// Returns how many bytes a base64 text stands for.
-pub(crate) fn decoded_length(base64: &str) -> usize {
-    base64.trim_end_matches('=').len() * 3 / 4
 }
 
 /// The members of a block that the engine does not know stay, or the client is told how large they were.

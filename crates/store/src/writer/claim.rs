@@ -7,6 +7,9 @@ use super::{PAGE_BYTES, Writer};
 use crate::journal::Error;
 use crate::record::Record;
 
+/// How many sessions are checked at once for another owner.
+const MAX_CHECKS: usize = 64;
+
 /// When a session is taken from another running process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claiming {
@@ -62,11 +65,30 @@ impl Writer {
         Ok(OwnedSession { info, is_fresh, is_read_only: false })
     }
 
+    /// Returns the sessions that another process has taken since this one did.
+    ///
+    /// If nobody else wrote to the store, no session is read. Otherwise a few are read now and the others with the next
+    /// calls, because appends wait meanwhile.
+    pub(crate) fn lost_sessions(&mut self) -> Vec<SessionId> {
+        if self.unchecked.is_empty() && self.backend.has_changed().unwrap_or_default() {
+            self.unchecked = self.owned.keys().cloned().collect();
+        }
+        let rest = self.unchecked.len().saturating_sub(MAX_CHECKS);
+        for session in self.unchecked.split_off(rest) {
+            let is_lost = !self.still_owns(&session);
+            if let Some(owned) = self.owned.get_mut(&session) {
+                owned.is_lost = is_lost;
+            }
+        }
+        let lost = self.owned.iter().filter(|(_, owned)| owned.is_lost);
+        lost.map(|(session, _)| session.clone()).collect()
+    }
+
     /// Tells whether a session that this process took is still its own.
-    pub(crate) fn still_owns(&mut self, session: &SessionId) -> bool {
+    pub(super) fn still_owns(&mut self, session: &SessionId) -> bool {
         let me = self.owner_id();
         match self.backend(session).find(session.as_str()) {
-            Ok(Some(facts)) => facts.owner.is_none_or(|owner| owner == me),
+            Ok(Some(facts)) => facts.owner == Some(me),
             // Deleted, or not readable now: the next write finds out.
             Ok(None) | Err(_) => true,
         }

@@ -383,21 +383,25 @@ async fn idle_session_is_taken_over_and_a_running_one_by_force() {
     one.create(&session, Path::new("/w")).await.unwrap();
     begin_turn(&one, &session).await;
     one.append(&session, end()).await.unwrap();
-    assert!(one.owns(&session).await);
+    assert_eq!(one.lost_sessions().await, []);
 
     two.load(&session, None).await.unwrap();
-    assert!(!one.owns(&session).await && two.owns(&session).await);
+    for _ in 0..2 {
+        assert_eq!(one.lost_sessions().await, std::slice::from_ref(&session));
+        assert_eq!(two.lost_sessions().await, []);
+    }
     assert_eq!(one.append(&session, end()).await, Err(JournalError::TakenOver));
     assert_eq!(one.load(&session, None).await.err(), Some(JournalError::TakenOver));
     // What it does at its end does not touch the session of the other one.
     one.release(&session, State::Paused).await.unwrap();
+    assert_eq!(one.lost_sessions().await, []);
     assert_eq!(two.find(&session).await.unwrap().state, State::Active);
 
     begin_turn(&two, &session).await;
     assert!(matches!(one.load(&session, None).await, Err(JournalError::OpenElsewhere(_))));
     one.take_over(&session).await.unwrap();
     one.load(&session, None).await.unwrap();
-    assert!(!two.owns(&session).await);
+    assert_eq!(two.lost_sessions().await, std::slice::from_ref(&session));
     assert_eq!(two.append(&session, end()).await, Err(JournalError::TakenOver));
     one.append(&session, end()).await.unwrap();
 }

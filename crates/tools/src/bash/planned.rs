@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use engine::ports::{Output, Planned, SpanFacts, SpanKind, ToolCx, ToolError};
+use engine::ports::{Output, Planned, SpanFacts, SpanKind, ToolCx, ToolError, Wait};
 use engine::words::visible;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -120,6 +120,10 @@ impl PlannedCommand {
 }
 
 impl Planned for PlannedCommand {
+    fn wait(&self) -> Option<Wait> {
+        None
+    }
+
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         PlannedCommand::run(*self, cx).boxed()
     }

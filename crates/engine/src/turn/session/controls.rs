@@ -15,7 +15,7 @@ use crate::turn::emit;
 use crate::turn::meter::Meter;
 use crate::turn::steering::Steering;
 use crate::turn::title::Titler;
-use crate::words::{SessionId, iso_8601};
+use crate::words::{MessageId, SessionId, iso_8601};
 
 /// The parts of a session that a turn shares with the commands that arrive while it runs.
 pub(super) struct Controls {
@@ -102,6 +102,7 @@ impl Controls {
             Command::Prompt { .. }
             | Command::Steer(..)
             | Command::Replay { .. }
+            | Command::Lose
             | Command::Close(_) => {
                 // Served by the callers. Dropping the reply answers it with an internal error.
                 tracing::error!("a command of a turn or of the whole session was not served");
@@ -133,6 +134,21 @@ impl Controls {
         let updated_at = Some(iso_8601(self.shared.clock.now()));
         self.emit(Event::Info { title: Some(title.clone()), updated_at }).await;
         Ok(title)
+    }
+
+    /// Tells the client that the session was continued in another window. Not journalled: the session is the other's.
+    pub(super) async fn show_loss(&self) {
+        let editor = &self.workspace.editor;
+        let (title, more) =
+            ("Continued in another window", "Load the session again to continue here.");
+        let event = if editor.offers().notices {
+            let (title, description) = (title.to_owned(), Some(more.to_owned()));
+            Event::Notice { severity: Severity::Warning, title, description }
+        } else {
+            let message = MessageId::new(self.shared.clock.fresh_id());
+            Event::Text { message, text: format!("{title}. {more}") }
+        };
+        editor.show(event).await;
     }
 
     async fn show_settings(&self, reply: Reply<Settings>, changed: bool) {

@@ -52,6 +52,8 @@ pub enum Command {
     },
     /// Change the thinking level.
     SetThinking(Thinking, Reply<Settings>),
+    /// Another process has taken the session over: stop what runs, inform the client and refuse what follows.
+    Lose,
     /// Stop what runs and end.
     Close(Reply<()>),
 }
@@ -69,6 +71,7 @@ impl Command {
             Command::Steer(_, reply) => reply.send(Err(err)),
             Command::Close(reply) => reply.send(Err(err)),
             Command::Announce => tracing::warn!("a session cannot be resumed: {err}"),
+            Command::Lose => {}
         }
     }
 }

@@ -4,7 +4,6 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
-use tokio::time::{Duration, Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::controls::Controls;
@@ -14,15 +13,14 @@ use crate::turn::cx::{Conversation, Turn, TurnCx, TurnError};
 use crate::turn::prompt::{self, Naming};
 use crate::words::{Prompt, StopReason, TurnReport, Usage};
 
-/// How often a running turn checks that no other process has taken over its session.
-const OWNER_CHECK: Duration = Duration::from_secs(2);
-
 /// Why a session ends during a turn.
 pub(super) enum End {
     /// The client closes it.
     Closed(Reply<()>),
     /// Its last handle was dropped.
     Dropped,
+    /// Another process has taken it over.
+    Lost,
 }
 
 /// What a turn returned; `Err` if it panicked.
@@ -117,19 +115,11 @@ async fn with_mailbox(
     cancel: &CancellationToken,
 ) -> (Outcome, Option<End>) {
     let mut end = None;
-    let mut checks = tokio::time::interval_at(Instant::now() + OWNER_CHECK, OWNER_CHECK);
-    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     tokio::pin!(turn);
     loop {
         tokio::select! {
             biased;
             outcome = &mut turn => return (outcome, end),
-            _ = checks.tick(), if !cancel.is_cancelled() => {
-                if !controls.shared.journal.owns(&controls.id).await {
-                    tracing::info!(session = %controls.id, "continued in another process");
-                    cancel.cancel();
-                }
-            }
             command = mailbox.recv(), if end.is_none() => match command {
                 Some(command @ (Command::Prompt { .. } | Command::Replay { .. })) => {
                     command.refuse(Error::Busy(controls.id.clone()));
@@ -138,6 +128,10 @@ async fn with_mailbox(
                 Some(Command::Close(reply)) => {
                     cancel.cancel();
                     end = Some(End::Closed(reply));
+                }
+                Some(Command::Lose) => {
+                    cancel.cancel();
+                    end = Some(End::Lost);
                 }
                 Some(other) => controls.apply(other).await,
                 None => {
