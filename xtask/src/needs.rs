@@ -165,6 +165,33 @@ pub(crate) fn tmux() -> Result<()> {
     Ok(())
 }
 
+/// Installs Docker, Podman and a static busybox if it can. Their tests are skipped where an engine cannot run.
+pub(crate) fn containers() -> Result<()> {
+    let has = |name: &str| Path::new(name).exists();
+    let all = ["/usr/sbin/dockerd", "/usr/bin/podman", "/usr/sbin/runc", "/bin/busybox"];
+    let is_there =
+        all.iter().all(|name| has(name)) && program::answer(&["docker", "--version"]).is_some();
+    if !cfg!(target_os = "linux") || is_there {
+        return Ok(());
+    }
+    if is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: Docker or Podman is missing; installing them with apt-get");
+        program::must_succeed(&["apt-get", "update"])?;
+        let packages = ["docker.io", "docker-cli", "podman", "runc", "busybox-static"];
+        for package in packages {
+            let install = ["apt-get", "install", "--yes", "--no-install-recommends", package];
+            if !program::succeeds(&install)? {
+                println!("xtask: {package} was not installed");
+            }
+        }
+    } else {
+        println!(
+            "xtask: the tests of containers are skipped without docker.io, podman, runc and busybox-static"
+        );
+    }
+    Ok(())
+}
+
 /// Ensures `debootstrap`, which makes an old system to start the program on.
 pub(crate) fn debootstrap() -> Result<()> {
     let has = || program::answer(&["debootstrap", "--version"]).is_some();

@@ -46,6 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     needs::bubblewrap()?;
     needs::tmux()?;
     needs::postgres()?;
+    needs::containers()?;
     let is_clean = options.quick || check_source()?;
     program::must_succeed(&["cargo", "build", "--package", "purlin"])?;
     if !is_clean {

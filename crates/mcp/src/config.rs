@@ -24,6 +24,8 @@ pub struct ServerConfig {
     pub is_shared: bool,
     /// Whether the user configured it to run outside the sandbox.
     pub is_unsandboxed: bool,
+    /// Whether it runs in the session's container.
+    pub is_in_container: bool,
 }
 
 /// How to connect to a server.
@@ -133,7 +135,14 @@ impl ServerConfig {
         if name.is_empty() {
             return Err("an MCP server has no name".to_owned());
         }
-        Ok(ServerConfig { name, transport, start: None, is_shared: false, is_unsandboxed: false })
+        Ok(ServerConfig {
+            name,
+            transport,
+            start: None,
+            is_shared: false,
+            is_unsandboxed: false,
+            is_in_container: false,
+        })
     }
 }
 

@@ -312,7 +312,7 @@ mod tests {
         let command =
             Command { program: "x".to_owned(), args: Vec::new(), env: Vec::new(), cwd: None };
         let config = ServerConfig::command("x", command).unwrap();
-        Inbox::new(Arc::new(Server::new(config, Vec::new())))
+        Inbox::new(Arc::new(Server::new(config, Vec::new(), None)))
     }
 
     fn wait_for(inbox: &Inbox, number: u64) -> oneshot::Receiver<Outcome> {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use process::container::Containers;
 use process::sandbox::Sandbox;
 use tokio::task::JoinSet;
 
@@ -112,22 +113,32 @@ impl Host {
     }
 
     /// Starts a server for a session, or returns the running one if it is shared.
-    pub(crate) fn lease(&self, config: &ServerConfig, roots: &[PathBuf]) -> Arc<Lease> {
-        if !config.is_shared {
-            return self.run(config, roots.to_vec());
+    pub(crate) fn lease(
+        &self,
+        config: &ServerConfig,
+        roots: &[PathBuf],
+        containers: Option<&Arc<Containers>>,
+    ) -> Arc<Lease> {
+        if !config.is_shared || config.is_in_container {
+            return self.run(config, roots.to_vec(), containers.cloned());
         }
         let mut shared = lock(&self.shared);
         shared.retain(|_, lease| lease.strong_count() > 0);
         if let Some(lease) = shared.get(config).and_then(Weak::upgrade) {
             return lease;
         }
-        let lease = self.run(config, Vec::new());
+        let lease = self.run(config, Vec::new(), None);
         shared.insert(config.clone(), Arc::downgrade(&lease));
         lease
     }
 
-    fn run(&self, config: &ServerConfig, roots: Vec<PathBuf>) -> Arc<Lease> {
-        let server = Arc::new(Server::new(config.clone(), roots));
+    fn run(
+        &self,
+        config: &ServerConfig,
+        roots: Vec<PathBuf>,
+        containers: Option<Arc<Containers>>,
+    ) -> Arc<Lease> {
+        let server = Arc::new(Server::new(config.clone(), roots, containers));
         self.spawn(supervise(Arc::clone(&server), Arc::clone(&self.options)));
         Arc::new(Lease { server })
     }

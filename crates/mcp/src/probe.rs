@@ -38,7 +38,7 @@ pub async fn probe(
     config: ServerConfig,
     options: &Options,
 ) -> Result<ProbeResult, (Error, String)> {
-    let server = Arc::new(Server::new(config, vec![options.directory.clone()]));
+    let server = Arc::new(Server::new(config, vec![options.directory.clone()], None));
     let limit = server.config.start.unwrap_or(options.timing.start) + options.timing.start_limit;
     let begun = Instant::now();
     let mut started = Duration::ZERO;

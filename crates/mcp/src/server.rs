@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use engine::ports::Editor;
 use process::Tail;
+use process::container::Containers;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) config: ServerConfig,
     /// The directories of its session, the working directory first. Empty for a shared server.
     pub(crate) roots: Vec<PathBuf>,
+    /// The containers of the session, if it has any.
+    pub(crate) containers: Option<Arc<Containers>>,
     status: watch::Sender<Status>,
     log: Mutex<Tail>,
     /// Cancelled when no session uses it any more.
@@ -77,7 +80,11 @@ pub(crate) enum Phase {
 }
 
 impl Server {
-    pub(crate) fn new(config: ServerConfig, roots: Vec<PathBuf>) -> Server {
+    pub(crate) fn new(
+        config: ServerConfig,
+        roots: Vec<PathBuf>,
+        containers: Option<Arc<Containers>>,
+    ) -> Server {
         let status = Status {
             phase: Phase::Starting,
             offer: Arc::default(),
@@ -88,6 +95,7 @@ impl Server {
         Server {
             config,
             roots,
+            containers,
             status: watch::Sender::new(status),
             log: Mutex::new(Tail::new(LOG_SIZE)),
             stop: CancellationToken::new(),

@@ -11,6 +11,7 @@ use engine::ports::{
 use engine::words::{Prompt, SlashCommand};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use process::container::Containers;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -37,6 +38,8 @@ const START_WAIT: Duration = Duration::from_secs(1);
 pub struct SessionServers {
     host: Arc<Host>,
     roots: Vec<PathBuf>,
+    /// The containers of the session, if it has any.
+    containers: Option<Arc<Containers>>,
     chosen: Mutex<Chosen>,
     running: Mutex<Option<Running>>,
     listed: Mutex<Listed>,
@@ -111,10 +114,17 @@ impl SessionServers {
         SessionServers {
             host: Arc::clone(host),
             roots,
+            containers: None,
             chosen: Mutex::new(Chosen::new(configs, problems)),
             running: Mutex::default(),
             listed: Mutex::default(),
         }
+    }
+
+    /// Runs servers in these containers, if their configuration says so.
+    #[must_use]
+    pub fn with_containers(self, containers: Option<Arc<Containers>>) -> SessionServers {
+        SessionServers { containers, ..self }
     }
 
     /// Stops the servers and takes others instead, which [`Extension::start`] starts.
@@ -161,8 +171,11 @@ impl SessionServers {
         ExtensionContext { editor, toolbox }: &ExtensionContext,
     ) -> Running {
         let stop = CancellationToken::new();
-        let leases: Vec<Arc<Lease>> =
-            chosen.configs.iter().map(|config| self.host.lease(config, &self.roots)).collect();
+        let leases: Vec<Arc<Lease>> = chosen
+            .configs
+            .iter()
+            .map(|config| self.host.lease(config, &self.roots, self.containers.as_ref()))
+            .collect();
         for lease in &leases {
             if !lease.server.config.is_shared {
                 lease.server.set_editor(Some(Arc::clone(editor)));

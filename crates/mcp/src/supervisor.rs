@@ -220,7 +220,7 @@ fn headers(remote: &Remote) -> Result<reqwest::header::HeaderMap, Error> {
 struct Program {
     child: Child,
     /// Declared after the child, so that the child is watched until it is dropped.
-    _watched: process::guard::Watched,
+    _watched: Option<process::guard::Watched>,
     has_invalid_output: Arc<AtomicBool>,
     reader: JoinSet<()>,
 }
@@ -232,6 +232,9 @@ async fn start_program(
     inbox: &Arc<Inbox>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Program, Arc<dyn Pipe>), Error> {
+    if server.config.is_in_container {
+        return start_inside(server, command, inbox, tasks).await;
+    }
     let mut spec = spec(server, command, options);
     if !is_installed(&spec) {
         return Err(Error::NoProgram(clean_line(&command.program, 200)));
@@ -262,7 +265,7 @@ async fn start_program(
         };
         child.map(|child| (guard.watch(&child), child))
     });
-    let (watched, mut child) = match spawned.await {
+    let (watched, child) = match spawned.await {
         Some(Ok(spawned)) => spawned,
         Some(Err(process::Error::NoSuchProgram { .. })) => {
             return Err(Error::NoProgram(clean_line(&command.program, 200)));
@@ -270,6 +273,45 @@ async fn start_program(
         Some(Err(err)) => return Err(Error::Start(chain(&err))),
         None => return Err(Error::Start("too many servers are starting".to_owned())),
     };
+    attach_pipes(server, child, Some(watched), inbox, tasks)
+}
+
+/// Starts the program of a server in the session's container.
+async fn start_inside(
+    server: &Arc<Server>,
+    command: &Command,
+    inbox: &Arc<Inbox>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(Program, Arc<dyn Pipe>), Error> {
+    let Some(containers) = &server.containers else {
+        let why = "it is configured to run in a container, and this session has none";
+        return Err(Error::Start(why.to_owned()));
+    };
+    let real = |root: &PathBuf| root.canonicalize().ok();
+    let roots: Vec<PathBuf> = server.roots.iter().filter_map(real).collect();
+    let cwd = command.cwd.clone().or_else(|| roots.first().cloned()).unwrap_or_else(|| "/".into());
+    let mut spec = Spec::new(&command.program, cwd).args(&command.args);
+    spec.env =
+        command.env.iter().map(|(name, value)| (name.into(), value.reveal().into())).collect();
+    spec.keep_input = true;
+    let git = roots.iter().map(|root| root.join(".git")).filter(|git| git.exists());
+    let profile = Profile {
+        protected: git.collect(),
+        network: Network::On,
+        ..Profile::writing_to(roots.clone())
+    };
+    let child = containers.spawn(&spec, &profile, &[]).await;
+    attach_pipes(server, child.map_err(|err| Error::Start(chain(&err)))?, None, inbox, tasks)
+}
+
+/// Connects to a program that runs.
+fn attach_pipes(
+    server: &Arc<Server>,
+    mut child: process::Child,
+    watched: Option<process::guard::Watched>,
+    inbox: &Arc<Inbox>,
+    tasks: &mut JoinSet<()>,
+) -> Result<(Program, Arc<dyn Pipe>), Error> {
     let (Some(input), Some(output), Some(mut errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {

@@ -41,6 +41,11 @@ impl Child {
     /// Fails if the exit status cannot be read, and if the program ended before its restrictions were in effect: then it never ran.
     pub async fn wait(&mut self) -> Result<ExitStatus, Error> {
         let status = self.inner.wait().await.map_err(Error::Wait)?;
+        // What it left behind in its container ends with it.
+        #[cfg(unix)]
+        if let Some(inside) = self.inside.take() {
+            inside.kill();
+        }
         if let Some(group) = self.group.take() {
             group.kill();
         }
@@ -82,6 +87,10 @@ impl Child {
 
     /// Sends SIGTERM to the whole group.
     pub fn terminate(&mut self) {
+        #[cfg(unix)]
+        if let Some(inside) = &self.inside {
+            return inside.terminate();
+        }
         if let Some(group) = &self.group {
             group.terminate();
         }
@@ -89,6 +98,10 @@ impl Child {
 
     /// Kills the whole group at once. Wait for the child afterwards for its exit status.
     pub fn kill(&mut self) {
+        #[cfg(unix)]
+        if let Some(inside) = self.inside.take() {
+            inside.kill();
+        }
         if let Some(group) = &self.group {
             // Processes with their own session are children of the helper, as long as it lives.
             #[cfg(target_os = "linux")]

@@ -57,6 +57,9 @@ pub enum Error {
     /// The helper ended before all restrictions were in effect, so the command did not run.
     #[error("the sandbox could not be set up")]
     NotConfined,
+    /// A container could not be started or used.
+    #[error("the container could not be used: {0}")]
+    Container(String),
     /// The exit status of the program cannot be read.
     #[error("the exit status could not be read")]
     Wait(#[source] io::Error),

@@ -75,6 +75,9 @@ pub struct Child {
     pub(crate) inner: tokio::process::Child,
     /// The group it leads, until the leader was waited for: after that its id may be reused.
     pub(crate) group: Option<Group>,
+    /// Where it is, if it runs in a container.
+    #[cfg(unix)]
+    pub(crate) inside: Option<crate::container::Inside>,
     /// Where the sandbox's helper reports that all restrictions are in effect.
     pub(crate) report: Option<io::PipeReader>,
     /// What must exist while the program runs. The last field, so that it is dropped after the program was killed.
@@ -156,6 +159,15 @@ pub async fn run_on_terminal(spec: &Spec) -> Result<std::process::ExitStatus, Er
     child.wait().await.map_err(Error::Wait)
 }
 
+/// Replaces this process by a program, with our input and output. Returns only if that fails.
+#[cfg(unix)]
+#[must_use]
+pub fn replace_this_process(spec: &Spec) -> Error {
+    let mut command = command_of(spec);
+    command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    explain(spec, std::os::unix::process::CommandExt::exec(&mut command))
+}
+
 fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error> {
     let failed = |source| explain(spec, source);
     let merged = merge_outputs(spec, &mut command).map_err(failed)?;
@@ -171,6 +183,8 @@ fn start(spec: &Spec, mut command: std::process::Command) -> Result<Child, Error
         stderr: inner.stderr.take(),
         group: Group::of(&inner),
         inner,
+        #[cfg(unix)]
+        inside: None,
         report: None,
         #[cfg(target_os = "linux")]
         held: None,

@@ -11,6 +11,7 @@ use engine::hub::HubOptions;
 use engine::permission::rules::Rule;
 use serve::{ClientKeys, stdio};
 use settings::config::problem_of_model;
+use settings::workspace::WorkspaceConfig;
 use settings::{Config, Settings};
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
@@ -32,6 +33,8 @@ pub struct AcpOptions {
     pub forget: bool,
     /// The file that every message is written to.
     pub trace: Option<PathBuf>,
+    /// Where sessions work, instead of what the configuration says.
+    pub workspace: Option<WorkspaceConfig>,
     /// Permission rules besides those of the configuration.
     pub rules: Vec<Rule>,
 }
@@ -49,6 +52,9 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     process::share_one_heap();
     let (mut config, problems) = env::load_config(options.config.clone());
     config.permission.extend(options.rules.iter().cloned());
+    if let Some(workspace) = &options.workspace {
+        config.workspace = workspace.clone();
+    }
     problems.iter().for_each(|problem| tracing::warn!("{problem}"));
     if let Some(model) = &options.model {
         check_model(model, &config)?;

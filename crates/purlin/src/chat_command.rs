@@ -8,6 +8,7 @@ use chat::{ColorChoice, ColorLevel, TalkOptions};
 use clap::Args;
 
 use crate::env;
+use crate::run::args::{workspace, workspace_flags};
 
 /// The options of `purlin chat`.
 #[derive(Debug, Args, Default)]
@@ -18,6 +19,9 @@ pub(crate) struct ChatArgs {
     /// Model to use
     #[arg(long, value_name = "MODEL", conflicts_with = "agent")]
     model: Option<String>,
+    /// Where the session works: project, worktree, devcontainer or container:IMAGE
+    #[arg(long, value_name = "WORKSPACE", conflicts_with = "agent", value_parser = workspace)]
+    workspace: Option<String>,
     /// Load this session
     #[arg(long, value_name = "SESSION")]
     resume: Option<String>,
@@ -62,10 +66,11 @@ pub(crate) fn run(
     );
     let cwd = if args.cwd.as_os_str().is_empty() { PathBuf::from(".") } else { args.cwd };
     let cwd = cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
-    let agent = match &args.agent {
+    let mut agent = match &args.agent {
         Some(line) => words(line),
         None => own_agent(args.model.as_deref())?,
     };
+    agent.extend(workspace_flags(args.workspace));
     anyhow::ensure!(!agent.is_empty(), "the command of the agent is empty");
     let level = ColorLevel::detect(args.color, &env::colors(), true);
     let options = chat::ChatOptions {

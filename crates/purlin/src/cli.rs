@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use clap_complete::env::{CompleteEnv, Shells};
 use engine::permission::Decision;
 use settings::Settings;
+use settings::workspace::WorkspaceConfig;
 use wire::acp::dialect::Dialect;
 
 use crate::acp::{self, AcpOptions};
@@ -17,6 +18,8 @@ use crate::auth::AuthCommand;
 use crate::chat_command::{self, ChatArgs};
 use crate::check_command::{self, CheckArgs};
 use crate::config_command::ConfigCommand;
+#[cfg(unix)]
+use crate::container_command::{self, ContainerCommand};
 #[cfg(unix)]
 use crate::dashboard::{self, DashboardArgs};
 use crate::load_command::{self, LoadArgs};
@@ -96,6 +99,12 @@ enum Command {
     /// Show all running agents on a page in the browser
     #[cfg(unix)]
     Dashboard(DashboardArgs),
+    /// Run the agent itself in a container
+    #[cfg(unix)]
+    Container {
+        #[command(subcommand)]
+        command: ContainerCommand,
+    },
     /// Run one prompt from the shell
     Run(Box<RunArgs>),
     /// Check whether an agent conforms to the Agent Client Protocol
@@ -150,12 +159,32 @@ struct AcpArgs {
     /// Record every message in this file, with secrets masked; view it with `purlin trace FILE`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Where sessions work: project, worktree, devcontainer or container:IMAGE
+    #[arg(long, value_name = "WORKSPACE", value_parser = run::args::workspace)]
+    workspace: Option<String>,
     /// Allow without asking, besides your configuration: a list such as `edit,bash:"cargo *"`
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     allow: Vec<RuleArg>,
     /// Deny, besides your configuration: a list as for `--allow`
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     deny: Vec<RuleArg>,
+}
+
+impl AcpArgs {
+    fn into_options(self) -> AcpOptions {
+        let allow = self.allow.iter().map(|rule| rule.rule(Decision::Allow));
+        let deny = self.deny.iter().map(|rule| rule.rule(Decision::Reject));
+        let workspace = self.workspace.as_deref().map(WorkspaceConfig::parse);
+        AcpOptions {
+            rules: allow.chain(deny).collect(),
+            model: self.model,
+            config: self.config,
+            forget: self.forget,
+            dialect: self.dialect,
+            trace: self.trace,
+            workspace: workspace.and_then(Result::ok),
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -247,11 +276,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
     match command {
         Command::Chat(args) => chat_command::run(args, run::args::this_program),
         Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
-        Command::Acp(AcpArgs { model, config, forget, dialect, trace, allow, deny, .. }) => {
-            let allow = allow.iter().map(|rule| rule.rule(Decision::Allow));
-            let rules = allow.chain(deny.iter().map(|rule| rule.rule(Decision::Reject))).collect();
-            acp::run(AcpOptions { model, config, forget, dialect, trace, rules })
-        }
+        Command::Acp(args) => acp::run(args.into_options()),
         Command::Auth { command } => auth::run(&auth_command(command)),
         Command::Mcp(McpArgs { command, config }) => mcp_command::run(command, config),
         Command::Models(ModelsArgs { refresh, config: file }) => {
@@ -274,13 +299,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Completions { shell } => completions(shell),
         Command::Man { write: Some(directory), .. } => manual_pages(&directory),
         Command::Man { command, write: None } => manual(&command),
-        Command::Permissions { command } => {
-            let (config, problems) = env::load_config(None);
-            problems.iter().for_each(|problem| eprintln!("{problem}"));
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let settings = Settings::new(config, problems, env::directories());
-            runtime.block_on(permissions::run(command, &settings))
-        }
+        Command::Permissions { command } => run_permissions(command),
         Command::Trust(TrustArgs { path, list, revoke }) => trust::run(match (list, revoke) {
             (true, _) => TrustCommand::List,
             (false, true) => TrustCommand::Revoke(path),
@@ -294,12 +313,22 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Logs(args) => logs_command::run(&args),
         #[cfg(unix)]
         Command::Dashboard(args) => dashboard::run(&args),
+        #[cfg(unix)]
+        Command::Container { command } => container_command::run(command),
         Command::Run(args) => {
             let options = args.into_options()?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(run::run(options))
         }
     }
+}
+
+fn run_permissions(command: PermissionsCommand) -> anyhow::Result<ExitCode> {
+    let (config, problems) = env::load_config(None);
+    problems.iter().for_each(|problem| eprintln!("{problem}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let settings = Settings::new(config, problems, env::directories());
+    runtime.block_on(permissions::run(command, &settings))
 }
 
 /// `purlin` alone: the client on a terminal, help elsewhere.

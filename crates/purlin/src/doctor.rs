@@ -10,11 +10,12 @@ use engine::words::{Prompt, SlashCommand, nearest, visible};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 use mcp::probe::probe;
-use process::sandbox::Level;
+use process::sandbox::{Level, Profile};
 use serde_json::{Value, json};
+use serve::Machine;
 use serve::mcp_servers::convert;
 use serve::workspace::MakeExtension;
-use settings::Config;
+use settings::{Config, Settings};
 
 use crate::count::count;
 use crate::{env, guide, model_sources, storage};
@@ -71,7 +72,10 @@ async fn look() -> Vec<Finding> {
 }
 
 async fn look_at(config: &Config, problems: Vec<String>) -> Vec<Finding> {
-    vec![sandbox().await, sessions(config), configuration(problems), models(config).await]
+    let mut findings = vec![sandbox().await];
+    findings.extend(containers(config).await);
+    findings.extend([sessions(config), configuration(problems), models(config).await]);
+    findings
 }
 
 /// Runs all checks and prints the results; the exit code is 1 if there is a problem.
@@ -130,6 +134,60 @@ async fn sandbox() -> Finding {
     }
     let is_well = found.level.confines();
     Finding { name: "sandbox", is_well, summary: summary.to_owned(), details }
+}
+
+/// Asks the engines, and tries a container if one is configured. `None` where nobody needs containers.
+async fn containers(config: &Config) -> Option<Finding> {
+    let workspace = &config.workspace;
+    let is_wanted = workspace.container.is_some() || workspace.devcontainer;
+    let machine = Machine::new(env::this_machine());
+    let wanted = workspace.container.as_ref().and_then(|container| container.engine.as_deref());
+    let engines = machine.engines(wanted);
+    if engines.is_empty() && !is_wanted {
+        return None;
+    }
+    let name = "containers";
+    let (mut details, mut working) = (Vec::new(), None);
+    for engine in &engines {
+        match engine.facts().await {
+            Ok(facts) => {
+                let rootless = if facts.is_rootless { ", rootless" } else { "" };
+                let line = format!("{} {}{rootless}", engine.name(), facts.version);
+                working.get_or_insert(line.clone());
+                details.push(line);
+            }
+            Err(err) => details.push(format!("{} does not work: {err}", engine.name())),
+        }
+    }
+    let summary = working.clone().map_or_else(
+        || "neither Docker nor Podman works".to_owned(),
+        |engine| format!("{engine} is used"),
+    );
+    let mut is_well = working.is_some() || !is_wanted;
+    if is_wanted && working.is_some() {
+        let settings = Settings::new(config.clone(), Vec::new(), env::directories());
+        if let Err(why) = try_container(&settings, &machine).await {
+            is_well = false;
+            details.push(why);
+        }
+    }
+    Some(Finding { name, is_well, summary, details })
+}
+
+/// Runs a command in a container as a session in this directory would.
+async fn try_container(settings: &Settings, machine: &Machine) -> Result<(), String> {
+    let here = std::env::current_dir().map_err(|err| err.to_string())?;
+    let here = here.canonicalize().map_err(|err| err.to_string())?;
+    let (containers, notices) = serve::container::containers(settings, machine, &here, &here);
+    let Some(containers) = containers else { return Err(notices.join(" ")) };
+    let profile = Profile::writing_to(vec![here.clone()]);
+    let spec = process::Spec::new("/bin/sh", &here).args(["-c", "exit 0"]);
+    let failed = |err: process::Error| format!("image {}: {err}", containers.image());
+    let mut child = containers.spawn(&spec, &profile, &[]).await.map_err(failed)?;
+    match child.wait().await.map_err(failed)? {
+        status if status.success() => Ok(()),
+        status => Err(format!("image {}: a command failed ({status})", containers.image())),
+    }
 }
 
 fn sessions(config: &Config) -> Finding {

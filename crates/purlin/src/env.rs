@@ -107,6 +107,7 @@ pub fn machine_options(helper: PathBuf) -> MachineOptions {
         search: search_path(),
         command_environment: for_commands(),
         server_environment: for_servers(),
+        engine_environment: for_engines(),
     }
 }
 
@@ -232,6 +233,43 @@ fn server_place(host: &str, default_port: &str) -> Option<String> {
 /// Returns the variables that MCP servers inherit.
 fn for_servers() -> Vec<(OsString, OsString)> {
     const NAMES: [&str; 4] = ["PATH", "HOME", "LANG", "SystemRoot"];
+    NAMES.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
+}
+
+/// Returns the names of the variables that the agent needs in a container: API keys, settings of providers and our own.
+pub(crate) fn for_container() -> Vec<String> {
+    let known = key_variables().chain(setting_variables()).filter(|name| text(name).is_some());
+    let mut names: Vec<String> = known.map(str::to_owned).collect();
+    let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.extend(ours.filter(|name| name.starts_with("PURLIN_")));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Returns the environment of Docker and Podman.
+fn for_engines() -> Vec<(OsString, OsString)> {
+    const NAMES: [&str; 19] = [
+        "PATH",
+        "HOME",
+        "USER",
+        "LANG",
+        "TMPDIR",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_RUNTIME_DIR",
+        "DBUS_SESSION_BUS_ADDRESS",
+        "DOCKER_HOST",
+        "DOCKER_CONTEXT",
+        "DOCKER_CONFIG",
+        "DOCKER_TLS_VERIFY",
+        "DOCKER_CERT_PATH",
+        "CONTAINER_HOST",
+        "CONTAINERS_CONF",
+        "CONTAINERS_STORAGE_CONF",
+        "HTTPS_PROXY",
+        "SystemRoot",
+    ];
     NAMES.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?))).collect()
 }
 

@@ -9,6 +9,8 @@ mod chat_command;
 mod check_command;
 pub mod cli;
 pub mod config_command;
+#[cfg(unix)]
+mod container_command;
 mod count;
 #[cfg(unix)]
 mod dashboard;

@@ -95,15 +95,24 @@ pub async fn run(command: PermissionsCommand, settings: &Settings) -> anyhow::Re
             let policy = serve::workspace::policy(settings, &[settings.project(&cwd)]);
             // What the sandbox can do is tested, not assumed.
             let machine = Machine::new(env::this_machine());
-            let level = match no_sandbox {
-                true => Level::None,
-                false => machine.sandbox.found().await.level,
+            let (containers, notices) =
+                serve::container::containers(settings, &machine, &cwd, &cwd);
+            notices.iter().for_each(|notice| eprintln!("{}", visible(notice)));
+            let level = match (no_sandbox, &containers) {
+                (true, _) => Level::None,
+                // A container enforces what the full sandbox does.
+                (false, Some(_)) => Level::Full,
+                (false, None) => machine.sandbox.found().await.level,
             };
-            let bash = machine.bash(&SessionId::new("explain"), std::slice::from_ref(&cwd));
+            let containers = containers.filter(|_| !no_sandbox);
+            let container = containers.as_ref().map(|it| it.image().to_owned());
+            let (session, directories) = (SessionId::new("explain"), std::slice::from_ref(&cwd));
+            let bash = machine.bash_in(&session, directories, containers);
             let extra = ExtraPermissions { network, git, write_outside };
             let explained = match bash.requirements(&cwd, &text, &extra, level) {
-                Ok(parts) => explain(parts, mode, level, &policy),
+                Ok(parts) => Explained { container, ..explain(parts, mode, level, &policy) },
                 Err(why) => Explained {
+                    container,
                     outcome: format!("Would be rejected: {}.", visible(&why)),
                     mode: &mode.id,
                     level,
@@ -180,6 +189,8 @@ struct Explained {
     outcome: String,
     mode: &'static str,
     level: Level,
+    /// The image of the container that it would run in, if any.
+    container: Option<String>,
     /// Whether "always" would be offered.
     can_be_saved: bool,
     parts: Vec<(Requirement, Decision, Option<Rule>)>,
@@ -215,7 +226,8 @@ fn explain(
     for why in policy.floors() {
         outcome.push_str(&format!("\n{}", visible(why)));
     }
-    Explained { outcome, mode: &mode.id, level, can_be_saved, parts: explained.collect() }
+    let parts = explained.collect();
+    Explained { outcome, mode: &mode.id, level, container: None, can_be_saved, parts }
 }
 
 impl Explained {
@@ -226,6 +238,9 @@ impl Explained {
 
     fn as_text(&self) -> String {
         let mut text = format!("{}\n", self.outcome);
+        if let Some(image) = &self.container {
+            text.push_str(&format!("  It runs in a container of the image {}.\n", visible(image)));
+        }
         for (part, decision, rule) in &self.parts {
             let why = match rule {
                 Some(rule) if rule.decision > *decision => {
@@ -249,7 +264,7 @@ impl Explained {
                 "why": part.why, "rule": rule.as_ref().map(Rule::to_string), "always": always,
             })
         });
-        let all = json!({ "outcome": self.outcome, "mode": self.mode, "sandbox": self.level.to_string(), "parts": parts.collect::<Vec<_>>() });
+        let all = json!({ "outcome": self.outcome, "mode": self.mode, "sandbox": self.level.to_string(), "container": self.container, "parts": parts.collect::<Vec<_>>() });
         format!("{all}\n")
     }
 }

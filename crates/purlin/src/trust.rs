@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use engine::words::visible;
+use settings::devcontainer::DevContainer;
+use settings::project::Part;
 use settings::{Directories, DiskReader, Project, Trust, trust};
 
 use crate::env;
@@ -45,7 +47,10 @@ pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
         }
         TrustCommand::Revoke(directory) => {
             let directory = trust::real(&directory);
-            let was_trusted = trust::revoke(data, &directory).map_err(anyhow::Error::msg)?;
+            let mut was_trusted = trust::revoke(data, &directory).map_err(anyhow::Error::msg)?;
+            if let Ok(Some(container)) = DevContainer::read(&directory, None, &DiskReader) {
+                was_trusted |= trust::revoke(data, &container.file).map_err(anyhow::Error::msg)?;
+            }
             if !was_trusted {
                 bail!("{} is not trusted", directory.display());
             }
@@ -64,7 +69,13 @@ pub fn run(command: TrustCommand) -> anyhow::Result<ExitCode> {
 
 fn ask(directories: &Directories, data: &Path, directory: &Path) -> anyhow::Result<ExitCode> {
     let project = Project::read(directory, directories, &DiskReader);
-    let parts = project.parts();
+    let container = DevContainer::read(directory, Some(data), &DiskReader);
+    let container = container.unwrap_or_else(|problem| {
+        eprintln!("{problem}");
+        None
+    });
+    let of_container = container.as_ref().map(|container| &container.part);
+    let parts: Vec<&Part> = project.parts().iter().chain(of_container).collect();
     project.unreadable().iter().for_each(|problem| eprintln!("{problem}"));
     if parts.is_empty() {
         print(&format!(
@@ -75,7 +86,7 @@ fn ask(directories: &Directories, data: &Path, directory: &Path) -> anyhow::Resu
     }
     let mut text =
         format!("The project in {} would be able to:\n", visible(&directory.to_string_lossy()));
-    for part in parts {
+    for part in &parts {
         text.push_str(&format!(
             "  {}\n      {}\n",
             visible(&part.name),
@@ -83,7 +94,9 @@ fn ask(directories: &Directories, data: &Path, directory: &Path) -> anyhow::Resu
         ));
     }
     print(&text)?;
-    if project.is_trusted() {
+    let is_container_trusted =
+        container.as_ref().is_none_or(|container| container.trust == Trust::Trusted);
+    if project.is_trusted() && is_container_trusted {
         print("Already trusted.\n")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -97,7 +110,13 @@ fn ask(directories: &Directories, data: &Path, directory: &Path) -> anyhow::Resu
         print("Not trusted.\n")?;
         return Ok(ExitCode::FAILURE);
     }
-    trust::add(data, directory, parts).map_err(anyhow::Error::msg)?;
+    if !project.parts().is_empty() {
+        trust::add(data, directory, project.parts()).map_err(anyhow::Error::msg)?;
+    }
+    if let Some(container) = &container {
+        let part = std::slice::from_ref(&container.part);
+        trust::add(data, &container.file, part).map_err(anyhow::Error::msg)?;
+    }
     print("Trusted.\n")?;
     Ok(ExitCode::SUCCESS)
 }

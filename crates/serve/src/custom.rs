@@ -168,6 +168,7 @@ impl CustomExtension {
             return Err(format!("`{shown}` would have to ask first: {why}"));
         }
         let run = CapturedRun {
+            on_host: false,
             command: shell.to_owned(),
             args: words.to_vec(),
             environment: vec![("ARGUMENTS".to_owned(), arguments.to_owned())],

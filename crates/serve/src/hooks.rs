@@ -81,6 +81,7 @@ async fn ask_all(
         let directory = context.cwd.to_string_lossy().into_owned();
         let environment = hook.is_claude.then(|| ("CLAUDE_PROJECT_DIR".to_owned(), directory));
         let run = CapturedRun {
+            on_host: true,
             command: hook.command.clone(),
             args: Vec::new(),
             environment: environment.into_iter().collect(),

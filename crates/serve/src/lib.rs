@@ -8,6 +8,7 @@ mod bridge;
 mod claude_hooks;
 mod client_call;
 mod connection;
+pub mod container;
 mod custom;
 mod diagnostics;
 mod dialect;
@@ -28,6 +29,7 @@ mod skill_tool;
 pub mod stdio;
 mod wake;
 pub mod workspace;
+mod worktree;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

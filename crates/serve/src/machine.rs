@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use engine::words::SessionId;
 use mcp::Host;
+use process::container::Containers;
 use process::sandbox::{Sandbox, secret_places};
 use settings::Directories;
 use tools::bash::{self, Bash};
@@ -28,6 +29,8 @@ pub struct MachineOptions {
     pub search: Vec<PathBuf>,
     /// The environment of commands.
     pub command_environment: Vec<(String, String)>,
+    /// The environment of the programs that run containers.
+    pub engine_environment: Vec<(OsString, OsString)>,
     /// The environment of MCP servers.
     pub server_environment: Vec<(OsString, OsString)>,
 }
@@ -56,6 +59,8 @@ pub struct Machine {
     hidden: Arc<[PathBuf]>,
     search: Arc<[PathBuf]>,
     environment: Arc<[(String, String)]>,
+    /// The environment of the programs that run containers.
+    pub(crate) engine_environment: Vec<(OsString, OsString)>,
     /// Where long outputs of commands are stored.
     outputs: Option<PathBuf>,
 }
@@ -80,6 +85,7 @@ impl Machine {
             hidden: hidden.into(),
             search: options.search.into(),
             environment: options.command_environment.into(),
+            engine_environment: options.engine_environment,
             outputs,
         }
     }
@@ -100,6 +106,17 @@ impl Machine {
     /// Makes the tool that runs commands. It protects our own files under all their names in the session's directories.
     #[must_use]
     pub fn bash(&self, session: &SessionId, directories: &[PathBuf]) -> Bash {
+        self.bash_in(session, directories, None)
+    }
+
+    /// The same, with commands in containers.
+    #[must_use]
+    pub fn bash_in(
+        &self,
+        session: &SessionId,
+        directories: &[PathBuf],
+        containers: Option<Arc<Containers>>,
+    ) -> Bash {
         let (names, _) = self.other_names(directories);
         let options = bash::Options {
             directories: directories.to_vec(),
@@ -108,6 +125,7 @@ impl Machine {
             search: Arc::clone(&self.search),
             environment: Arc::clone(&self.environment),
             outputs: self.outputs(session),
+            containers,
         };
         Bash::new(Arc::clone(&self.sandbox), options)
     }

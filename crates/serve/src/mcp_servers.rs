@@ -7,6 +7,7 @@ use std::sync::Arc;
 use engine::ports::Extension;
 use engine::words::Secret;
 use mcp::{Command, Remote, ServerConfig, SessionServers, Transport};
+use process::container::Containers;
 use process::sandbox::Sandbox;
 use serde_json::Value;
 use settings::credentials::Credentials;
@@ -94,6 +95,7 @@ pub fn convert(server: &ConfiguredServer) -> Result<ServerConfig, String> {
     converted.start = server.start;
     converted.is_shared = server.is_shared;
     converted.is_unsandboxed = server.is_unsandboxed;
+    converted.is_in_container = server.is_in_container;
     Ok(converted)
 }
 
@@ -143,10 +145,12 @@ impl ReplaceableServers {
         requested: RequestedServers,
         (user, project): (&McpServers, Option<&Project>),
         directories: &[PathBuf],
+        containers: Option<Arc<Containers>>,
     ) -> ReplaceableServers {
         let configured = ConfiguredServers::new(user, project);
         let (servers, problems) = configured.after(requested);
         let servers = SessionServers::new(host, servers, problems, directories.to_vec());
+        let servers = servers.with_containers(containers);
         ReplaceableServers { configured, servers: Arc::new(servers) }
     }
 

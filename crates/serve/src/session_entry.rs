@@ -1,7 +1,6 @@
 //! What a connection knows of an open session.
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use engine::session::SessionHandle;
@@ -9,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use wire::RequestId;
 
 use crate::dialect::SessionExtras;
-use crate::mcp_servers::ReplaceableServers;
 use crate::rate::Window;
+use crate::workspace::ServersSlot;
 
 /// A session as its connection knows it.
 pub(crate) struct SessionEntry {
@@ -23,7 +22,7 @@ pub(crate) struct SessionEntry {
     /// The MCP servers that the client requested last.
     pub(crate) requested: Vec<mcp::ServerConfig>,
     /// All its MCP servers; set when it is opened.
-    pub(crate) servers: Arc<OnceLock<ReplaceableServers>>,
+    pub(crate) servers: ServersSlot,
     /// The turn that runs.
     pub(crate) turn: Option<RunningTurn>,
     pub(crate) prompts: Window,

@@ -1,10 +1,10 @@
 //! Opens workspaces: builds everything that a session works with, once, from top to bottom.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::Error;
-use engine::hub::Workspace;
+use engine::hub::{NextWorkspace, Workspace};
 use engine::permission::PermissionKey;
 use engine::permission::policy::Policy;
 use engine::permission::rules::AskFloor;
@@ -16,6 +16,7 @@ use settings::answer_store::DirectoryAnswers;
 use settings::credentials::load_keys;
 use settings::custom::Custom;
 use settings::instructions::{Patterns, Places, ProjectFiles};
+use settings::worktrees::Worktree;
 use settings::{Project, Settings};
 use tools::Files;
 use tools::bash::Bash;
@@ -23,6 +24,7 @@ use tools::diagnostics::Diagnostics;
 use tools::scope::Scope;
 use tools::web_search::{self, SearchEngine};
 
+use crate::container;
 use crate::custom::CustomExtension;
 use crate::diagnostics::{DiagnosticsExtension, options_of};
 use crate::forge::{ForgeExtension, GitHubEnvironment};
@@ -31,6 +33,7 @@ use crate::instructions::{ProjectInstructions, ScopedFiles};
 use crate::machine::Machine;
 use crate::mcp_servers::{ReplaceableServers, RequestedServers};
 use crate::skill_tool::SkillTool;
+use crate::worktree::{self, WorktreeExtension};
 
 /// The titles of notices about what cannot be protected or understood.
 const EVERYTHING_ASKS: &str = "More is asked for than your rules say";
@@ -59,6 +62,25 @@ pub struct WorkspaceOptions {
 pub type MakeExtension =
     Box<dyn Fn(&Arc<Workspaces>, &SessionId) -> Arc<dyn Extension> + Send + Sync>;
 
+/// Makes the editor of a session, which may touch what the scope allows.
+pub(crate) type Connect = Arc<dyn Fn(Scope) -> Arc<dyn Editor> + Send + Sync>;
+/// The MCP servers of a session that is open.
+pub(crate) type ServersSlot = Arc<Mutex<Option<ReplaceableServers>>>;
+
+/// What the workspace of a session is opened for.
+#[derive(Clone)]
+pub(crate) struct OpenSpec {
+    pub(crate) session: SessionId,
+    /// The directories that the client named, the working directory first.
+    pub(crate) directories: Vec<PathBuf>,
+    /// Whether the session is new, so that its directories must exist.
+    pub(crate) must_exist: bool,
+    pub(crate) requested: RequestedServers,
+    pub(crate) connect: Connect,
+    /// Gets the session's MCP servers, which the client can replace later.
+    pub(crate) servers: ServersSlot,
+}
+
 impl Workspaces {
     /// Makes an opener of workspaces. Builds nothing yet.
     #[must_use]
@@ -72,7 +94,7 @@ impl Workspaces {
         &self.settings
     }
 
-    fn machine(&self) -> &Machine {
+    pub(crate) fn machine(&self) -> &Machine {
         self.machine.get_or_init(|| (self.options.machine)())
     }
 
@@ -83,78 +105,62 @@ impl Workspaces {
         }
     }
 
-    /// Opens the workspace of a session in these directories, the working directory first. Also returns its MCP servers,
-    /// which the client can replace later. `connect` makes the session's editor, which may touch what the scope allows.
+    /// Opens the workspace of a session.
     ///
     /// # Errors
     /// Says which directory cannot be used, if all must exist.
-    pub(crate) async fn open(
-        self: Arc<Workspaces>,
-        session: SessionId,
-        directories: Vec<PathBuf>,
-        must_exist: bool,
-        requested: RequestedServers,
-        connect: impl FnOnce(Scope) -> Arc<dyn Editor> + Send + 'static,
-    ) -> Result<(Workspace, ReplaceableServers), Error> {
-        // The disk may be slow or hang, and all other sessions are on this thread.
-        let opened = tokio::task::spawn_blocking(move || {
-            if must_exist {
-                check_exist(&directories)?;
-            }
-            Ok(self.build(&session, &directories, requested, connect))
-        });
-        opened.await.unwrap_or_else(|err| {
+    pub(crate) async fn open(self: Arc<Workspaces>, spec: OpenSpec) -> Result<Workspace, Error> {
+        let broken = |err: tokio::task::JoinError| {
             tracing::error!("a workspace could not be opened: {err}");
-            Err(Error::Broken)
-        })
+            Error::Broken
+        };
+        // The disk may be slow or hang, and all other sessions are on this thread.
+        if spec.must_exist {
+            let directories = spec.directories.clone();
+            let checked = tokio::task::spawn_blocking(move || check_exist(&directories));
+            checked.await.map_err(broken)??;
+        }
+        let (worktree, problem) = self.worktree_of(&spec).await;
+        let build = move || self.build(&spec, worktree, problem);
+        tokio::task::spawn_blocking(build).await.map_err(broken)
     }
 
     /// Builds everything that a session works with, once, from top to bottom. Reads files.
     fn build(
         self: &Arc<Workspaces>,
-        session: &SessionId,
-        directories: &[PathBuf],
-        requested: RequestedServers,
-        connect: impl FnOnce(Scope) -> Arc<dyn Editor>,
-    ) -> (Workspace, ReplaceableServers) {
+        spec: &OpenSpec,
+        worktree: Option<Worktree>,
+        problem: Option<String>,
+    ) -> Workspace {
         let (machine, settings) = (self.machine(), &self.settings);
+        let OpenSpec { session, directories: named, requested, connect, .. } = spec;
 
         // The projects: each file is read once, and trust is checked once.
         let projects: Vec<Project> =
-            directories.iter().map(|directory| settings.project(directory)).collect();
-        let (project, cwd) = (projects.first(), directories.first().cloned().unwrap_or_default());
-        let mut notices = notices(settings, &projects, &cwd);
+            named.iter().map(|directory| settings.project(directory)).collect();
+        let (project, named_cwd) = (projects.first(), named.first().cloned().unwrap_or_default());
+        let mut notices = notices(settings, &projects, &named_cwd);
+        notices.extend(problem.map(|why| (worktree::FAILED, why)));
+        notices.extend(worktree.as_ref().map(worktree_notice));
+
+        // In a worktree only the directory is another: it has the project's settings.
+        let cwd =
+            worktree.as_ref().map_or(named_cwd.clone(), |it| worktree::inside(it, &named_cwd));
+        let directories: Vec<PathBuf> =
+            std::iter::once(cwd.clone()).chain(named.iter().skip(1).cloned()).collect();
+        let directories = &directories[..];
 
         // Files and commands.
+        let (containers, said) = container::containers(settings, machine, &named_cwd, &cwd);
+        notices.extend(said.into_iter().map(|what| (container::NOTICE, what)));
         let scope = machine.scope(directories.to_vec()).with_outputs(machine.outputs(session));
+        let scope = scope.with_aliases(container::aliases(containers.as_deref()));
         let files = Arc::new(Files::new(scope.clone()));
-        let bash = Arc::new(machine.bash(session, directories));
+        let bash = Arc::new(machine.bash_in(session, directories, containers.clone()));
 
-        // Instructions and skills, which may be above the session's directories.
-        let places = Places::new(directories, &settings.directories);
-        let above = machine.scope(places.roots().to_vec());
-        let project_files: Arc<dyn ProjectFiles> = Arc::new(ScopedFiles(above));
-        let patterns = Arc::new(Patterns {
-            user: settings.config.instructions.clone(),
-            project: project.map(Project::instructions).unwrap_or_default(),
-        });
-        let skill = SkillTool::find(&places, &project_files);
-        let instructions = Arc::new(ProjectInstructions {
-            places,
-            files: project_files,
-            patterns,
-            scope: machine.scope(directories.to_vec()),
-        });
-
-        let mut policy = policy(settings, &projects);
-        let unprotected = machine.unprotected(directories);
-        notices.extend(unprotected.iter().map(|why| (EVERY_COMMAND_ASKS, visible(why))));
-        policy.add_floor(unprotected.map(|why| AskFloor {
-            key: PermissionKey::RunCommand.to_string(),
-            pattern: "*".to_owned(),
-            why,
-        }));
-        let policy = Arc::new(policy);
+        let (instructions, skill) = self.instructions(directories, project);
+        let other = worktree.as_ref().map(|_| &*cwd);
+        let policy = self.guarded_policy(&projects, directories, other, &mut notices);
 
         // Tools, and what adds to them: the program, the user and the project, MCP servers.
         let tools = self.builtin_tools(&files, &bash, skill);
@@ -169,16 +175,62 @@ impl Workspaces {
         )));
         extensions.extend(self.diagnostics(&projects, bash, scope.clone(), &cwd));
         extensions.extend(self.forge(&cwd));
-        let mcp = settings.config.servers_for(&cwd);
-        let configured = (&mcp, project);
-        let servers = ReplaceableServers::new(&machine.host, requested, configured, directories);
+        let next = NextWorkspace::default();
+        if worktree.is_some() || worktree::is_possible(settings, &cwd) {
+            let command = WorktreeExtension::new(self, spec, Arc::clone(&next), worktree);
+            extensions.push(Arc::new(command));
+        }
+        let mcp = settings.config.servers_for(&named_cwd);
+        let (configured, requested) = ((&mcp, project), requested.clone());
+        let servers =
+            ReplaceableServers::new(&machine.host, requested, configured, directories, containers);
         extensions.push(servers.extension());
+        *spec.servers.lock().unwrap_or_else(PoisonError::into_inner) = Some(servers);
 
         let mut restrictions = settings.config.tools.clone();
         restrictions.extend(projects.iter().flat_map(Project::removed_tools));
         let toolbox = Toolbox::new(tools, extensions).restricted_to(restrictions);
         let editor = connect(scope);
-        (Workspace { editor, files, instructions, toolbox, policy, notices }, servers)
+        let cwd = Some(cwd);
+        Workspace { editor, files, instructions, toolbox, policy, notices, cwd, next }
+    }
+
+    /// Makes the policy, which asks for every command where one could change a file that rules or keys come from.
+    fn guarded_policy(
+        &self,
+        projects: &[Project],
+        directories: &[PathBuf],
+        other: Option<&Path>,
+        notices: &mut Vec<(&'static str, String)>,
+    ) -> Arc<Policy> {
+        let mut policy = policy_in(&self.settings, projects, other);
+        let unprotected = self.machine().unprotected(directories);
+        notices.extend(unprotected.iter().map(|why| (EVERY_COMMAND_ASKS, visible(why))));
+        policy.add_floor(unprotected.map(|why| AskFloor {
+            key: PermissionKey::RunCommand.to_string(),
+            pattern: "*".to_owned(),
+            why,
+        }));
+        Arc::new(policy)
+    }
+
+    /// Finds instructions and skills, which may be above the session's directories.
+    fn instructions(
+        &self,
+        directories: &[PathBuf],
+        project: Option<&Project>,
+    ) -> (Arc<ProjectInstructions>, Option<SkillTool>) {
+        let (machine, settings) = (self.machine(), &self.settings);
+        let places = Places::new(directories, &settings.directories);
+        let above = machine.scope(places.roots().to_vec());
+        let files: Arc<dyn ProjectFiles> = Arc::new(ScopedFiles(above));
+        let patterns = Arc::new(Patterns {
+            user: settings.config.instructions.clone(),
+            project: project.map(Project::instructions).unwrap_or_default(),
+        });
+        let skill = SkillTool::find(&places, &files);
+        let scope = machine.scope(directories.to_vec());
+        (Arc::new(ProjectInstructions { places, files, patterns, scope }), skill)
     }
 
     /// Makes what reports diagnostics after an edit, if any is configured.
@@ -263,6 +315,11 @@ fn check_exist(directories: &[PathBuf]) -> Result<(), Error> {
 /// Makes the policy of a session from the rules of the user and of its projects.
 #[must_use]
 pub fn policy(settings: &Settings, projects: &[Project]) -> Policy {
+    policy_in(settings, projects, None)
+}
+
+/// The same for a session that works in another directory than its project's, with the project's saved answers.
+fn policy_in(settings: &Settings, projects: &[Project], other: Option<&Path>) -> Policy {
     let mut rules = settings.config.permission.clone();
     let mut roots: Vec<PathBuf> =
         projects.iter().map(|project| project.directory().to_owned()).collect();
@@ -270,6 +327,10 @@ pub fn policy(settings: &Settings, projects: &[Project]) -> Policy {
         rules.extend(project.rules());
         let directory = project.directory();
         roots.extend(directory.canonicalize().ok().filter(|real| real != directory));
+    }
+    if let Some(other) = other {
+        roots.push(other.to_owned());
+        roots.extend(other.canonicalize().ok().filter(|real| real != other));
     }
     let cwd = projects.first().map(Project::directory);
     let cwd = cwd.map(|cwd| cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned()));
@@ -296,6 +357,12 @@ fn notices(settings: &Settings, projects: &[Project], cwd: &Path) -> Vec<(&'stat
     asks.chain(unused).chain(gone).collect()
 }
 
+/// The notice for a session that has a worktree.
+fn worktree_notice(worktree: &Worktree) -> (&'static str, String) {
+    let (path, branch) = (worktree.path.display(), &worktree.branch);
+    (worktree::NOTICE, visible(&format!("{path}, on branch {branch}")))
+}
+
 /// The notice for a session whose directory does not exist any more.
 fn gone(cwd: &Path) -> (&'static str, String) {
     let cwd = visible(&cwd.to_string_lossy());
@@ -306,7 +373,7 @@ fn gone(cwd: &Path) -> (&'static str, String) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::{Mutex, mpsc};
+    use std::sync::mpsc;
 
     use engine::test_support::StubEditor;
     use settings::{Config, Directories, DiskReader, ReadText};
@@ -358,6 +425,7 @@ mod tests {
             search: Vec::new(),
             command_environment: Vec::new(),
             server_environment: Vec::new(),
+            engine_environment: Vec::new(),
         };
         let options = WorkspaceOptions {
             machine: Box::new(move || Machine::new(machine.clone())),
@@ -369,10 +437,15 @@ mod tests {
     }
 
     async fn open(workspaces: Arc<Workspaces>, directory: PathBuf) -> Result<Workspace, Error> {
-        let connect = |_| Arc::new(StubEditor::default()) as Arc<dyn Editor>;
-        let (session, requested) = (SessionId::new("s"), RequestedServers::default());
-        let opened = workspaces.open(session, vec![directory], true, requested, connect);
-        opened.await.map(|(workspace, _)| workspace)
+        let spec = OpenSpec {
+            session: SessionId::new("s"),
+            directories: vec![directory],
+            must_exist: true,
+            requested: RequestedServers::default(),
+            connect: Arc::new(|_| Arc::new(StubEditor::default())),
+            servers: ServersSlot::default(),
+        };
+        workspaces.open(spec).await
     }
 
     // R: W19

@@ -30,6 +30,7 @@ use crate::mcp_servers::McpServers;
 use crate::moving::Row;
 use crate::providers;
 use crate::search::SearchConfig;
+use crate::workspace::WorkspaceConfig;
 use crate::{Environment, claude, codex, custom};
 use sources::{Origin, Sources};
 
@@ -74,6 +75,10 @@ pub struct Config {
     pub search: Option<SearchConfig>,
     /// How GitHub is reached.
     pub github: GitHubConfig,
+    /// Where sessions work.
+    pub workspace: WorkspaceConfig,
+    /// The name that clients are given, if it should not be ours.
+    pub agent_name: Option<String>,
     /// The name of the dialect, if it should not be detected; see docs/internals/dialects.md.
     pub dialect: Option<String>,
     /// The trace file; see docs/internals/trace.md.
@@ -257,6 +262,8 @@ impl Config {
                 "lsp" => config.diagnostics.read_lsp(&value, false, &mut problems),
                 "search" => config.search = SearchConfig::read(&value, &mut problems),
                 "github" => config.github = GitHubConfig::read(&value),
+                "workspace" => config.workspace = WorkspaceConfig::read(&value, &mut problems),
+                "agent_name" => config.agent_name = value.as_str().map(str::to_owned),
                 "dialect" => config.dialect = value.as_str().map(str::to_owned),
                 // `$schema` is for editors.
                 _ => {}

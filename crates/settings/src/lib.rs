@@ -10,6 +10,7 @@ mod codex;
 pub mod config;
 pub mod credentials;
 pub mod custom;
+pub mod devcontainer;
 pub mod diagnostics;
 mod environment;
 mod files;
@@ -27,6 +28,8 @@ mod quote;
 pub mod search;
 mod toml;
 pub mod trust;
+pub mod workspace;
+pub mod worktrees;
 
 pub use config::Config;
 pub use environment::{Directories, Environment};

@@ -20,6 +20,8 @@ pub struct McpServer {
     pub is_shared: bool,
     /// Whether it runs without the sandbox.
     pub is_unsandboxed: bool,
+    /// Whether it runs in the session's container.
+    pub is_in_container: bool,
 }
 
 /// How an MCP server is reached.
@@ -125,6 +127,7 @@ impl McpServer {
             start,
             is_shared: is("shared", true),
             is_unsandboxed: is("sandbox", false),
+            is_in_container: is("container", true),
         })
     }
 }

@@ -12,8 +12,10 @@ mod background;
 mod before;
 mod captured_run;
 mod client;
+mod container;
 mod destroy;
 mod extra_permissions;
+mod git;
 mod git_redirects;
 mod input;
 mod judged;
@@ -43,6 +45,7 @@ use engine::words::{
 };
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use process::container::Containers;
 use process::sandbox::{Level, Sandbox, SharedDirectory};
 use serde_json::Value;
 use shell::{NeedKind, Verdict};
@@ -58,6 +61,7 @@ pub use background::tools as background_tools;
 pub use captured_run::{CapturedRun, Ran};
 pub use extra_permissions::ExtraPermissions;
 pub use output::Plain;
+pub(crate) use repositories::enclosing as enclosing_repository;
 pub use requirement::Requirement;
 pub(crate) use requirement::directory_rule;
 pub use search_path::search_path;
@@ -77,6 +81,8 @@ pub struct Options {
     pub environment: Arc<[(String, String)]>,
     /// Where long outputs are stored, if anywhere.
     pub outputs: Option<PathBuf>,
+    /// The containers that commands run in, if not in the sandbox.
+    pub containers: Option<Arc<Containers>>,
 }
 
 /// The tool.
@@ -150,6 +156,8 @@ impl Bash {
             is_deceptive: engine::words::deceives,
         };
         let mut needs = shell::needs(command, &at);
+        // In a container, what it writes outside the project are the container's own files.
+        needs.retain(|need| self.containers().is_none() || need.default != Verdict::Reject);
         if let Some(need) = needs.iter().find(|need| need.default == Verdict::Reject) {
             return Err(format!(
                 "it cannot write to {}, which is outside the project's folders: request the folder with `write_outside`, \
@@ -218,7 +226,10 @@ impl Bash {
         let is_offered =
             cx.editor.offers().terminal && !self.has_no_terminals.load(Ordering::Relaxed);
         let can_restrict = cfg!(target_os = "linux") || !level.confines();
-        is_offered && can_restrict && self.sandbox.suits_terminal(&self.directories)
+        is_offered
+            && self.containers().is_none()
+            && can_restrict
+            && self.sandbox.suits_terminal(&self.directories)
     }
 }
 
@@ -255,7 +266,7 @@ impl Tool for Bash {
                 input.command = project_tests::find(&input.command, cx.cwd).await?;
             }
             let offers = cx.editor.offers();
-            let level = self.sandbox.found().await.level;
+            let level = self.found().await.level;
             let judged = cx.or_cancelled(self.judge(cx.cwd, input.clone(), level)).await?;
             let Judged { access, outside, granted, new_git, git } = judged.map_err(not_run)?;
             let mut content = Vec::new();
@@ -317,6 +328,7 @@ mod tests {
             search: Arc::new([]),
             environment: home.into_iter().collect(),
             outputs: None,
+            containers: None,
         };
         let sandbox = Sandbox::new(top.join("helper"), top.join("scratch"));
         Bash::new(Arc::new(sandbox), options)

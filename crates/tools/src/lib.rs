@@ -33,6 +33,7 @@ mod tool;
 mod unread;
 mod walk;
 pub mod web_search;
+pub mod worktree;
 mod write;
 
 use std::sync::Arc;

@@ -38,6 +38,8 @@ pub struct Scope {
     outputs: Option<PathBuf>,
     /// The user's home directory, which no permanent answer may cover as a whole.
     home: Option<Arc<Path>>,
+    /// Names that directories have in the session's container, with the directories.
+    aliases: Arc<[(PathBuf, PathBuf)]>,
 }
 
 /// A directory beneath which files are opened.
@@ -104,6 +106,7 @@ impl Scope {
             hidden: nothing(),
             outputs: None,
             home: None,
+            aliases: Arc::new([]),
         }
     }
 
@@ -111,6 +114,21 @@ impl Scope {
     #[must_use]
     pub fn with_outputs(self, directory: Option<PathBuf>) -> Scope {
         Scope { outputs: directory.and_then(|directory| real(&clean(&directory))), ..self }
+    }
+
+    /// Sets other names of directories, which commands in a container may print.
+    #[must_use]
+    pub fn with_aliases(self, aliases: impl IntoIterator<Item = (PathBuf, PathBuf)>) -> Scope {
+        Scope { aliases: aliases.into_iter().collect(), ..self }
+    }
+
+    /// Translates a path of the container, unless the same path exists here.
+    fn translate(&self, path: PathBuf) -> PathBuf {
+        let find = |(inside, directory): &(PathBuf, PathBuf)| {
+            let rest = path.strip_prefix(inside).ok()?;
+            (!inside.exists()).then(|| directory.join(rest))
+        };
+        self.aliases.iter().find_map(find).unwrap_or(path)
     }
 
     /// Sets the user's home directory.
@@ -157,7 +175,7 @@ impl Scope {
         let Some(cwd) = self.roots.first() else {
             return Err(PathError::Spelling("the session has no folder"));
         };
-        self.place(&cwd.given.join(spelling))
+        self.place(&self.translate(cwd.given.join(spelling)))
     }
 
     /// Tells whether a path itself is a link.

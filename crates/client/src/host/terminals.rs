@@ -162,6 +162,7 @@ fn start_error(err: process::Error) -> RpcError {
         | process::Error::Moved { .. }
         | process::Error::Reserve { .. }
         | process::Error::NotConfined
+        | process::Error::Container(_)
         | process::Error::Wait(_) => Code::INTERNAL_ERROR,
     };
     RpcError::of(code).details(err.to_string())

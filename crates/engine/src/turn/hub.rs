@@ -16,7 +16,7 @@ use crate::ports::{Clock, Error, Journal, Listing, ModelChoice, Preferences, Que
 use crate::words::{ModeId, SessionId};
 
 pub use super::opening::{OpenWorkspace, OpenedSession, Start};
-pub use super::session::Workspace;
+pub use super::session::{NextWorkspace, Workspace};
 
 /// What every session of a hub shares.
 pub struct HubOptions {

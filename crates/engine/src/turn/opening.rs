@@ -133,6 +133,7 @@ pub(super) async fn open(
         handle,
     };
     let shared = options.shared(limits);
+    let cwd = workspace.cwd.take().unwrap_or(cwd);
     let session = Session::new(stored, cwd, workspace, settings, has_new_mode, shared, mailbox);
     Ok((session, opened))
 }

@@ -5,8 +5,8 @@ mod handle;
 mod run_prompt;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc, watch};
@@ -42,7 +42,14 @@ pub struct Workspace {
     pub policy: Arc<Policy>,
     /// What the user should know when the session begins: a title and a description each.
     pub notices: Vec<(&'static str, String)>,
+    /// The working directory, if it is another than the one the client named.
+    pub cwd: Option<PathBuf>,
+    /// Where an extension puts another workspace. The session moves there when the turn has ended.
+    pub next: NextWorkspace,
 }
+
+/// The workspace that a session moves to, if any.
+pub type NextWorkspace = Arc<std::sync::Mutex<Option<Box<Workspace>>>>;
 
 /// What a session shares with the other sessions of its hub.
 #[derive(Clone)]
@@ -156,7 +163,7 @@ impl Session {
                         Some(End::Closed(reply)) => return self.close(reply).await,
                         Some(End::Dropped) => break,
                         Some(End::Lost) => self.lose().await,
-                        None => {}
+                        None => self.move_on().await,
                     }
                 }
                 Command::Steer(_, reply) => {
@@ -176,6 +183,25 @@ impl Session {
             self.save_choices();
         }
         self.release(State::Paused).await;
+    }
+
+    /// Moves to the workspace that the last turn prepared, if it did.
+    async fn move_on(&mut self) {
+        let next = &self.controls.workspace.next;
+        let next = next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut next) = next else { return };
+        self.controls.toolbox.pause();
+        let unseen = match next.editor.offers().notices {
+            true => Vec::new(),
+            false => next.notices.iter().map(|(title, more)| format!("{title}: {more}")).collect(),
+        };
+        self.controls.toolbox = with_builtin_tools(std::mem::take(&mut next.toolbox), unseen);
+        if let Some(cwd) = next.cwd.take() {
+            self.controls.cwd = cwd;
+        }
+        self.controls.workspace = *next;
+        self.context.refresh();
+        self.controls.announce().await;
     }
 
     /// Saves a new choice of model or thinking level for later sessions.

@@ -163,6 +163,8 @@ impl Bench {
         let editor = Arc::new(editor);
         let extension = Arc::clone(&servers) as Arc<dyn Extension>;
         let workspace = Workspace {
+            cwd: None,
+            next: Default::default(),
             editor: Arc::clone(&editor) as _,
             files: Arc::new(NoFiles),
             instructions: Arc::new(NoInstructions),

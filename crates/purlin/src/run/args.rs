@@ -34,6 +34,9 @@ pub(crate) struct RunArgs {
     /// Model to use
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
+    /// Where the session works: project, worktree, devcontainer or container:IMAGE; Purlin only
+    #[arg(long, value_name = "WORKSPACE", conflicts_with = "agent", value_parser = workspace)]
+    workspace: Option<String>,
     /// Mode: build, accept_edits, plan or ask
     #[arg(long, value_name = "MODE")]
     mode: Option<String>,
@@ -133,6 +136,7 @@ impl RunArgs {
         if is_own {
             agent = this_program(self.model.as_deref())?;
             agent.extend(rules.flags());
+            agent.extend(workspace_flags(self.workspace));
             if let Some(limit) = self.max_turns {
                 variables.push(("PURLIN_LIMITS_MAX_REQUESTS_PER_TURN", limit.to_string()));
             }
@@ -156,6 +160,16 @@ impl RunArgs {
             is_own,
         })
     }
+}
+
+/// Checks the value of `--workspace`, which our own agent gets as it is.
+pub(crate) fn workspace(words: &str) -> Result<String, String> {
+    settings::workspace::WorkspaceConfig::parse(words).map(|_| words.to_owned())
+}
+
+/// The arguments of our own agent for a workspace.
+pub(crate) fn workspace_flags(workspace: Option<String>) -> Vec<String> {
+    workspace.map_or_else(Vec::new, |workspace| vec!["--workspace".to_owned(), workspace])
 }
 
 /// Our own agent, as a command.

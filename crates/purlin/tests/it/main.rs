@@ -20,6 +20,7 @@ mod clouds;
 mod command_line;
 #[cfg(target_os = "linux")]
 mod commands;
+mod containers;
 mod context;
 mod crash;
 #[cfg(target_os = "linux")]
@@ -66,6 +67,8 @@ mod second_process;
 mod secrets;
 #[cfg(target_os = "linux")]
 mod server_sandbox;
+#[cfg(target_os = "linux")]
+mod session_worktrees;
 mod setup;
 mod shared_store;
 mod slow;
@@ -79,5 +82,4 @@ mod torture;
 mod trace;
 #[cfg(target_os = "linux")]
 mod undo;
-#[cfg(target_os = "linux")]
 mod worktrees;

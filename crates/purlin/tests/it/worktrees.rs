@@ -9,7 +9,7 @@ use crate::directory::Directory;
 use crate::permissions::tree;
 
 #[expect(clippy::disallowed_methods, reason = "a real git is what the sandbox must let work")]
-fn git(directory: &Path, args: &[&str]) -> String {
+pub(crate) fn git(directory: &Path, args: &[&str]) -> String {
     let mut command = std::process::Command::new("git");
     command.args(["-c", "user.name=u", "-c", "user.email=u@example.com"]).args(args);
     let output =

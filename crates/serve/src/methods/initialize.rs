@@ -24,13 +24,13 @@ pub(super) fn run(
     connection.offers = Some(offers);
     let (workspaces, cwd) = (&connection.services.workspaces, &connection.services.cwd);
     connection.translator.find_github(|| workspaces.has_github(cwd));
+    let name = workspaces.settings().config.agent_name.as_deref().unwrap_or("purlin");
     let response = schema::InitializeResponse::new(ProtocolVersion::V1)
         .meta(steering_offer())
         .agent_capabilities(capabilities(connection.services.journal.is_persistent()))
         .auth_methods(auth_methods(request.client_capabilities.auth.terminal))
         .agent_info(
-            schema::Implementation::new("purlin", env!("CARGO_PKG_VERSION"))
-                .title("Purlin".to_owned()),
+            schema::Implementation::new(name, env!("CARGO_PKG_VERSION")).title("Purlin".to_owned()),
         );
     connection.answer(id, &response);
     Ok(())

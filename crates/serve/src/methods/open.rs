@@ -1,7 +1,7 @@
 //! What `session/new`, `session/load`, `session/resume` and `session/fork` share: a session is opened and announced.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, PoisonError};
 
 use engine::Error;
 use engine::hub::{HubCommand, OpenWorkspace, OpenedSession, Start, Workspace};
@@ -21,12 +21,12 @@ use crate::bridge::options::{models_out, modes_out, options_out};
 use crate::bridge::session_in;
 use crate::connection::{Connection, session_out};
 use crate::dialect::SessionExtras;
-use crate::mcp_servers::{ReplaceableServers, RequestedServers};
+use crate::mcp_servers::RequestedServers;
 use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::outlet::Outlet;
 use crate::rate::Window;
 use crate::session_entry::SessionEntry;
-use crate::workspace::Workspaces;
+use crate::workspace::{OpenSpec, ServersSlot, Workspaces};
 
 /// How a session is to be opened.
 pub(super) struct OpenRequest {
@@ -62,7 +62,7 @@ pub(super) fn open<T: Serialize + 'static>(
     let hub = connection.services.hub.clone();
     let permit = hub.reserve().map_err(|err| connection.error_out(&err))?;
     let extras = connection.translator.session_extras();
-    let opened_servers: Arc<OnceLock<ReplaceableServers>> = Arc::default();
+    let opened_servers = ServersSlot::default();
 
     let (of, requested) = (session.clone(), servers.servers.clone());
     let (for_entry, servers_of_entry) = (extras.clone(), Arc::clone(&opened_servers));
@@ -133,7 +133,7 @@ struct WorkspaceRequest {
     more_directories: Vec<PathBuf>,
     requested: RequestedServers,
     /// Where the session's MCP servers go.
-    servers: Arc<OnceLock<ReplaceableServers>>,
+    servers: ServersSlot,
     outlet: Outlet,
     budget: Arc<Semaphore>,
     offers: Offers,
@@ -150,16 +150,18 @@ impl OpenWorkspace for WorkspaceRequest {
         let WorkspaceRequest { workspaces, must_exist, more_directories, requested, .. } = *self;
         let WorkspaceRequest { servers, outlet, budget, offers, limits, extras, .. } = *self;
         Box::pin(async move {
-            extras.find(&cwd).await;
-            let directories = std::iter::once(cwd).chain(more_directories).collect();
+            let directories = std::iter::once(cwd.clone()).chain(more_directories).collect();
             let (of, timeout) = (session.clone(), extras.permission_timeout());
             let connect = move |scope| {
+                let (of, outlet, budget) = (of.clone(), outlet.clone(), Arc::clone(&budget));
+                let limits = Arc::clone(&limits);
                 let editor = AcpEditor::new(of, outlet, budget, offers, limits, scope, timeout);
                 Arc::new(editor) as Arc<dyn Editor>
             };
-            let opened = workspaces.open(session, directories, must_exist, requested, connect);
-            let (workspace, opened_servers) = opened.await?;
-            servers.get_or_init(|| opened_servers);
+            let connect = Arc::new(connect);
+            let spec = OpenSpec { session, directories, must_exist, requested, connect, servers };
+            let workspace = workspaces.open(spec).await?;
+            extras.find(workspace.cwd.as_deref().unwrap_or(&cwd)).await;
             Ok(workspace)
         })
     }
@@ -211,7 +213,8 @@ fn replay<T: Serialize + 'static>(
         new_servers = Some(requested.servers.clone());
         let servers = Arc::clone(&entry.servers);
         change = Some(Change::new(move || {
-            if let Some(servers) = servers.get() {
+            let servers = servers.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(servers) = &*servers {
                 servers.replace(requested);
             }
         }));

@@ -92,7 +92,7 @@ use Kind::{
 use ProjectUse::{May, Never, Trusted};
 
 /// All top-level keys.
-pub static KEYS: [TopKey; 21] = [
+pub static KEYS: [TopKey; 23] = [
     top(
         key(
             "$schema",
@@ -226,9 +226,29 @@ pub static KEYS: [TopKey; 21] = [
         Never("it would let the project choose who receives the user's token"),
     ),
     settable(
+        key(
+            "workspace",
+            Either(&[Text, Object(WORKSPACE)]),
+            "Where sessions work: `project`, `worktree`, `devcontainer`, `container:IMAGE`, or an object; see docs/guide/workspaces.md.",
+        ),
+        Never("the user decides where commands run; a project can have a devcontainer.json"),
+        "PURLIN_WORKSPACE",
+        Some("--workspace"),
+    ),
+    settable(
         key("limits", Limits, "Sizes, rates and timeouts; see docs/guide/limits.md."),
         Never("limits protect the user from a project's contents"),
         "PURLIN_LIMITS_NAME",
+        None,
+    ),
+    settable(
+        key(
+            "agent_name",
+            Text,
+            "The name in `agentInfo`, for clients that expect another than `purlin`, such as `Claude Code Container`.",
+        ),
+        Never("it depends on the user's editor"),
+        "PURLIN_AGENT_NAME",
         None,
     ),
     settable(
@@ -286,6 +306,37 @@ const SEARCH: &[Key] = &[
         "API key. Prefer `{env:NAME}`, the variable BRAVE_API_KEY, TAVILY_API_KEY or EXA_API_KEY, or `purlin auth login`.",
     ),
     key("results", Whole, "The number of results; default 8, at most 20."),
+];
+
+const WORKSPACE: &[Key] = &[
+    key("worktree", Switch, "Whether each session gets a git worktree and a branch of its own."),
+    key(
+        "devcontainer",
+        Switch,
+        "Whether commands run in the container that the project's `devcontainer.json` describes, once the project is trusted.",
+    ),
+    key("container", Object(CONTAINER), "The container that commands run in."),
+];
+
+const CONTAINER: &[Key] = &[
+    key("image", Text, "The image. Optional with `devcontainer`."),
+    key(
+        "engine",
+        Text,
+        "The program that runs containers: `docker`, `podman`, or a path. Default: the first of these that is found.",
+    ),
+    key(
+        "network",
+        Text,
+        "The engine's network for commands that may use the network. Default: the engine's own. All others have none.",
+    ),
+    key("memory", Text, "The most memory, such as `4g`. Default: `8g`."),
+    key("cpus", Number, "The most processors. Default: no limit."),
+    key("processes", Whole, "The most processes and threads. Default: 2048."),
+    key("user", Text, "The user inside, by name or `UID:GID`. Default: you."),
+    key("env", Map(&Text), "Variables of commands."),
+    key("mounts", List(&Text), "Mounts beside the project, as for `--mount` of the engine."),
+    key("runArgs", List(&Text), "Further arguments of the engine's `run`."),
 ];
 
 const GITHUB: &[Key] = &[
@@ -400,6 +451,11 @@ const SERVER: &[Key] = &[
     key("timeout", Whole, "Milliseconds until a start is reported as slow."),
     key("shared", Switch, "Share one process between all sessions."),
     key("sandbox", Switch, "`false` runs it without the sandbox."),
+    key(
+        "container",
+        Switch,
+        "`true` runs it in the session's container; see docs/guide/workspaces.md.",
+    ),
 ];
 
 const AGENT: &[Key] = &[

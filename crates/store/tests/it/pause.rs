@@ -67,6 +67,8 @@ async fn idle_session_is_paused_and_restored() {
     let (sender, opened) = oneshot::channel();
     let reply = Reply::new(move |outcome| drop(sender.send(outcome)));
     let workspace = Workspace {
+        cwd: None,
+        next: Default::default(),
         editor: Arc::new(StubEditor::default()),
         files: Arc::new(NoFiles),
         instructions: Arc::new(NoInstructions),

@@ -184,7 +184,9 @@ impl Bash {
         self.background.check_room()?;
         self.warn(cx, None).await?;
         let spec = self.spec_of(cx.cwd, &input.command);
-        let child = match self.sandbox.spawn(&spec, &self.profile(input), found) {
+        let profile = self.profile(input);
+        let spawned = cx.or_cancelled(self.spawn(&spec, &profile, found)).await?;
+        let child = match spawned {
             Ok(child) => child,
             Err(err) => return Err(self.not_run(&err, "").await),
         };

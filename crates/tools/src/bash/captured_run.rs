@@ -29,6 +29,8 @@ pub struct CapturedRun {
     pub timeout: Duration,
     /// The most bytes of output that are captured; the rest is discarded.
     pub limit: usize,
+    /// Runs it on the host, also if commands run in a container: it may be the user's own program.
+    pub on_host: bool,
     /// Runs it only if the sandbox confines it to its directories.
     pub must_be_confined: bool,
 }
@@ -52,11 +54,18 @@ impl Bash {
     /// # Errors
     /// Fails with the reason if it did not run.
     pub async fn run_captured(&self, run: CapturedRun) -> Result<Ran, String> {
-        let found = self.sandbox.found().await;
+        let found = match run.on_host {
+            true => self.sandbox.found().await,
+            false => self.found().await,
+        };
         if run.must_be_confined && !found.level.confines() {
             return Err("no sandbox available".to_owned());
         }
-        let mut spec = self.spec_of(&run.cwd, &run.command).args(["purlin".to_owned()]);
+        let spec = match run.on_host {
+            true => self.host_spec_of(&run.cwd, &run.command),
+            false => self.spec_of(&run.cwd, &run.command),
+        };
+        let mut spec = spec.args(["purlin".to_owned()]);
         spec = spec.args(run.args);
         spec.merge_stderr = false;
         spec.keep_input = true;
@@ -64,18 +73,31 @@ impl Bash {
             spec = spec.env(name, value);
         }
         let profile = self.profile(&Input::plain(&run.command, run.timeout));
-        let mut child =
-            self.sandbox.spawn(&spec, &profile, &found).map_err(|err| err.to_string())?;
-        let output = read_all(&mut child, &run.input, run.limit);
-        match timeout(run.timeout, output).await {
-            Ok((output, errors)) => match timeout(run.timeout, child.wait()).await {
-                Ok(Ok(status)) => Ok(Ran { code: status.code(), output, errors, is_late: false }),
-                Ok(Err(err)) => Err(err.to_string()),
-                Err(_) => Ok(Ran { output, errors, is_late: true, ..Ran::default() }),
-            },
-            // Dropping the child kills it and all it started.
-            Err(_) => Ok(Ran { is_late: true, ..Ran::default() }),
-        }
+        let child = match run.on_host {
+            true => self.sandbox.spawn(&spec, &profile, &found),
+            false => self.spawn(&spec, &profile, &found).await,
+        };
+        let child = child.map_err(|err| err.to_string())?;
+        finish(child, &run.input, run.timeout, run.limit).await
+    }
+}
+
+/// Gives a command its input, and reads its output until it ends.
+pub(super) async fn finish(
+    mut child: Child,
+    input: &[u8],
+    most: Duration,
+    limit: usize,
+) -> Result<Ran, String> {
+    let output = read_all(&mut child, input, limit);
+    match timeout(most, output).await {
+        Ok((output, errors)) => match timeout(most, child.wait()).await {
+            Ok(Ok(status)) => Ok(Ran { code: status.code(), output, errors, is_late: false }),
+            Ok(Err(err)) => Err(err.to_string()),
+            Err(_) => Ok(Ran { output, errors, is_late: true, ..Ran::default() }),
+        },
+        // Dropping the child kills it and all it started.
+        Err(_) => Ok(Ran { is_late: true, ..Ran::default() }),
     }
 }
 
@@ -91,7 +113,7 @@ impl Bash {
         environment: &[(String, String)],
         must_be_confined: bool,
     ) -> Result<Child, String> {
-        let found = self.sandbox.found().await;
+        let found = self.found().await;
         if must_be_confined && !found.level.confines() {
             return Err("no sandbox available".to_owned());
         }
@@ -106,7 +128,7 @@ impl Bash {
             spec = spec.env(name, value);
         }
         let profile = self.profile(&Input::plain(program, Duration::ZERO));
-        self.sandbox.spawn(&spec, &profile, &found).map_err(|err| err.to_string())
+        self.spawn(&spec, &profile, &found).await.map_err(|err| err.to_string())
     }
 }
 

@@ -38,7 +38,7 @@ impl Bash {
         cwd: &Path,
         command: &str,
     ) -> Result<Vec<Access>, String> {
-        let level = self.sandbox.found().await.level;
+        let level = self.found().await.level;
         let judged = self.judge(cwd, Input::plain(command, Duration::ZERO), level).await?;
         Ok(judged.access)
     }

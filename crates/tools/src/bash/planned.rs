@@ -32,7 +32,7 @@ pub(super) struct PlannedCommand {
 impl PlannedCommand {
     /// Finds the sandbox to run in. It must not be weaker, and the directories outside must be the same, as when the user was asked.
     async fn find_sandbox(&mut self) -> Result<Arc<Found>, ToolError> {
-        let found = self.bash.sandbox.found().await;
+        let found = self.bash.found().await;
         if self.level.confines() && !found.level.confines() {
             return Err(not_run(
                 "the sandbox is no longer available. Call it again; the user will be asked",

@@ -142,6 +142,14 @@ pub(super) fn around(directories: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
+/// Finds the repository that a directory is in: the top of the working tree, and the `.git` that all its worktrees share.
+pub(crate) fn enclosing(directory: &Path) -> Option<(PathBuf, PathBuf)> {
+    let git = directory.ancestors().map(|at| at.join(".git")).find(|git| is_git(git))?;
+    let top = git.parent()?.to_owned();
+    let common = if git.is_dir() { git } else { common_of(&git)? };
+    Some((top, common))
+}
+
 /// Returns the missing `.git` of a directory that is in no repository.
 pub(super) fn missing(directory: &Path) -> Option<PathBuf> {
     let git = directory.join(".git");

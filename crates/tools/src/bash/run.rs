@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::output::{Capture, Plain, ended, raw_of};
 use super::search_path::search_path;
-use super::{Bash, Input, timed_out};
+use super::{Bash, Input, container, timed_out};
 
 /// How long a command may clean up after SIGTERM. Less than a cancelled tool gets.
 pub(super) const GRACE: Duration = Duration::from_millis(1500);
@@ -52,7 +52,9 @@ impl Bash {
         is_live: bool,
     ) -> Result<Output, ToolError> {
         let spec = self.spec_of(cx.cwd, &input.command);
-        let child = match self.sandbox.spawn(&spec, &self.profile(input), found) {
+        let profile = self.profile(input);
+        let spawned = cx.or_cancelled(self.spawn(&spec, &profile, found)).await?;
+        let child = match spawned {
             Ok(child) => child,
             Err(err) => return Err(self.not_run(&err, "").await),
         };
@@ -83,6 +85,16 @@ impl Bash {
     }
 
     pub(super) fn spec_of(&self, cwd: &Path, command: &str) -> Spec {
+        if self.containers().is_some() {
+            let mut spec = Spec::new("/bin/sh", cwd).args(["-c", container::SHELL, command]);
+            spec.merge_stderr = true;
+            return spec;
+        }
+        self.host_spec_of(cwd, command)
+    }
+
+    /// Returns the same for a command that runs on the host in any case.
+    pub(super) fn host_spec_of(&self, cwd: &Path, command: &str) -> Spec {
         let (shell, args) = SHELLS
             .iter()
             .find(|(shell, _)| Path::new(shell).is_file())

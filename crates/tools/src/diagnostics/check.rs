@@ -22,6 +22,7 @@ pub(super) async fn run(
     name: &str,
 ) -> Result<Vec<Diagnostic>, String> {
     let run = CapturedRun {
+        on_host: false,
         command: checker.command.clone(),
         args: vec![file.to_string_lossy().into_owned()],
         environment: Vec::new(),

@@ -16,6 +16,7 @@ fn rule(decision: Decision, pattern: &str) -> Rule {
 /// Returns what happens to a command in a directory, under these rules.
 fn verdict(directory: &Path, command: &str, rules: &[Rule]) -> Decision {
     let options = Options {
+        containers: None,
         directories: vec![directory.to_owned()],
         own: Arc::new([]),
         hidden: Arc::new([]),

@@ -110,7 +110,7 @@ impl Controls {
         }
     }
 
-    async fn announce(&self) {
+    pub(super) async fn announce(&self) {
         if self.has_new_mode.swap(false, Ordering::Relaxed) {
             let settings = self.settings.borrow().clone();
             self.emit(Event::Mode(settings.mode.clone())).await;
