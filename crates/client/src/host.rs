@@ -5,6 +5,7 @@
 //! connection, through [`Permission::Ask`].
 
 mod files;
+mod plain;
 mod roots;
 mod terminals;
 mod writes;
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use process::TerminalSize;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -118,6 +120,13 @@ impl Host {
     #[must_use]
     pub fn with_terminal_output(mut self, output: mpsc::Sender<TerminalOutput>) -> Host {
         self.terminals.echo = Some(output);
+        self
+    }
+
+    /// Runs commands in pseudo terminals of this size instead of pipes.
+    #[must_use]
+    pub fn with_terminal_size(mut self, size: TerminalSize) -> Host {
+        self.terminals.size = Some(size);
         self
     }
 

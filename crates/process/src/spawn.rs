@@ -32,6 +32,17 @@ pub struct Spec {
     pub merge_stderr: bool,
     /// Gives the program an input in the sandbox, where it has none by default.
     pub keep_input: bool,
+    /// Writes both outputs to a pseudo terminal of this size, and closes the input. Unix only; elsewhere, outputs are merged.
+    pub terminal: Option<TerminalSize>,
+}
+
+/// The size of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// How many columns.
+    pub columns: u16,
+    /// How many rows.
+    pub rows: u16,
 }
 
 impl Spec {
@@ -45,6 +56,7 @@ impl Spec {
             clear_env: false,
             merge_stderr: false,
             keep_input: false,
+            terminal: None,
         }
     }
 
@@ -141,7 +153,13 @@ fn joined(_: &Alone) -> Vec<std::os::fd::OwnedFd> {
 pub fn spawn(spec: &Spec) -> Result<Child, Error> {
     let mut command = command_of(spec);
     #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    match spec.terminal {
+        // Not in the session of our own terminal, which it could read from.
+        Some(_) => crate::raw::lead_session(&mut command, crate::raw::BeforeExec::default()),
+        None => {
+            std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        }
+    }
     start(spec, command)
 }
 
@@ -224,12 +242,16 @@ type Handle = std::os::fd::OwnedFd;
 #[cfg(windows)]
 type Handle = std::os::windows::io::OwnedHandle;
 
-/// Gives both outputs the same pipe and returns its reading end.
+/// Gives both outputs the same pipe or terminal and returns its reading end.
 fn merge_outputs(
     spec: &Spec,
     command: &mut std::process::Command,
 ) -> io::Result<Option<std::process::ChildStdout>> {
-    if !spec.merge_stderr {
+    #[cfg(unix)]
+    if let Some(size) = spec.terminal {
+        return crate::pty::attach(command, size).map(Some);
+    }
+    if !spec.merge_stderr && spec.terminal.is_none() {
         return Ok(None);
     }
     let (reader, writer) = io::pipe()?;
@@ -281,6 +303,21 @@ mod tests {
         let mut child = spawn(&spec).unwrap();
         assert!(child.stderr.is_none());
         assert_eq!(output_of(&mut child).await, "one\ntwo\nthree\n");
+    }
+
+    #[tokio::test]
+    async fn output_can_be_a_terminal() {
+        let mut spec = shell(
+            "test -t 1 && test -t 2 && stty size <&1; cat; echo x >&2; (: </dev/tty) 2>/dev/null || echo none",
+        );
+        spec.terminal = Some(TerminalSize { columns: 90, rows: 33 });
+        let mut child = spawn(&spec).unwrap();
+        let mut output = Vec::new();
+        let mut stdout = child.stdout.take().unwrap();
+        // The end of a terminal is an error on some systems.
+        while stdout.read_buf(&mut output).await.is_ok_and(|count| count > 0) {}
+        assert_eq!(String::from_utf8(output).unwrap(), "33 90\nx\nnone\n");
+        assert!(child.wait().await.unwrap().success());
     }
 
     #[tokio::test]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use process::{Child, ChildStdout, Spec, Tail};
+use process::{Child, ChildStdout, Spec, Tail, TerminalSize};
 use serde_json::value::RawValue;
 use tokio::io::AsyncReadExt;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use wire::acp::schema;
 use wire::{Code, RpcError};
 
+use super::plain::Plain;
 use super::{HostReply, answer, immediate, read};
 
 /// How many bytes of output are stored by default, and at most.
@@ -38,6 +39,8 @@ pub(super) struct Terminals {
     cwd: PathBuf,
     /// Gets the output as it comes, to show it. What does not fit is not shown; the agent gets all of it.
     pub(super) echo: Option<mpsc::Sender<TerminalOutput>>,
+    /// The size of the pseudo terminals that commands run in; pipes without.
+    pub(super) size: Option<TerminalSize>,
 }
 
 /// What a command in a terminal has written.
@@ -64,7 +67,8 @@ enum TerminalCommand {
 
 impl Terminals {
     pub(super) fn new(cwd: PathBuf) -> Terminals {
-        Terminals { open: HashMap::new(), tasks: JoinSet::new(), last: 0, cwd, echo: None }
+        let open = HashMap::new();
+        Terminals { open, tasks: JoinSet::new(), last: 0, cwd, echo: None, size: None }
     }
 
     /// Starts to serve one of the `terminal/` methods.
@@ -106,7 +110,10 @@ impl Terminals {
             return Err(RpcError::of(Code::RATE_LIMITED).details(details));
         }
         while self.tasks.try_join_next().is_some() {}
-        let spec = spec_of(request, &self.cwd)?;
+        let mut spec = spec_of(request, &self.cwd)?;
+        if let Some(size) = self.size {
+            spec = in_terminal(spec, size, request);
+        }
         let child = process::spawn(&spec).map_err(start_error)?;
         let limit = request.output_byte_limit.unwrap_or(OUTPUT_BYTES).min(MAX_OUTPUT_BYTES);
         // When the channel is full, the call that sends a command waits.
@@ -144,6 +151,21 @@ fn spec_of(request: &schema::CreateTerminalRequest, cwd: &PathBuf) -> Result<Spe
     }
     spec.merge_stderr = true;
     Ok(spec)
+}
+
+/// Runs a command in a terminal. Programs that would show their output by the page must not: nobody could turn it.
+fn in_terminal(
+    mut spec: Spec,
+    size: TerminalSize,
+    request: &schema::CreateTerminalRequest,
+) -> Spec {
+    spec.terminal = Some(size);
+    for (name, value) in [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("TERM", "xterm-256color")] {
+        if !request.env.iter().any(|variable| variable.name == name) {
+            spec = spec.env(name, value);
+        }
+    }
+    spec
 }
 
 fn start_error(err: process::Error) -> RpcError {
@@ -213,6 +235,7 @@ async fn run(
     let mut status: Option<schema::TerminalExitStatus> = None;
     let mut drained_by = Instant::now();
     let mut buffer = vec![0; 16 * 1024];
+    let mut plain = Plain::default();
     loop {
         // Announced only when all output has been read: agents wait for the exit and then read the output.
         if status.is_some() && output.is_none() && announce.borrow().is_none() {
@@ -232,9 +255,10 @@ async fn run(
             count = read_some(&mut output, &mut buffer) => match count {
                 0 => output = None,
                 count => {
-                    tail.push(&buffer[..count]);
+                    let text = plain.filter(&buffer[..count]);
+                    tail.push(&text);
                     if let Some((echo, terminal)) = &echo {
-                        let text = String::from_utf8_lossy(&buffer[..count]).into_owned();
+                        let text = String::from_utf8_lossy(&text).into_owned();
                         // Fails if nobody shows it, or not fast enough.
                         echo.try_send(TerminalOutput { terminal: terminal.clone(), text }).ok();
                     }
@@ -310,6 +334,21 @@ mod tests {
             output,
             json!({ "output": "out\nerr\n", "truncated": false, "exitStatus": { "exitCode": 3 } })
         );
+    }
+
+    #[tokio::test]
+    async fn command_in_a_pseudo_terminal_has_a_size_and_its_output_is_text() {
+        let mut terminals = terminals();
+        terminals.size = Some(TerminalSize { columns: 77, rows: 11 });
+        let line = "test -t 1 && printf '\\033[31mred\\033[m ' && stty size <&1 && echo $PAGER";
+        let id = create(&mut terminals, line, None).await;
+        serve(&mut terminals, "terminal/wait_for_exit", named(&id)).await.unwrap();
+        let output = serve(&mut terminals, "terminal/output", named(&id)).await.unwrap();
+        assert_eq!(output["output"], "red 11 77\ncat\n");
+        let id = create(&mut terminals, "sleep 100", None).await;
+        serve(&mut terminals, "terminal/kill", named(&id)).await.unwrap();
+        let exit = serve(&mut terminals, "terminal/wait_for_exit", named(&id)).await.unwrap();
+        assert_eq!(exit, json!({ "signal": "SIGKILL" }));
     }
 
     #[tokio::test]
