@@ -4,6 +4,7 @@
 //! draws the live area. `talk` carries out the commands and `run` moves events and frames.
 
 mod link;
+mod rewind;
 mod slash;
 mod typing;
 mod view;
@@ -18,6 +19,8 @@ use crate::conversation::Conversation;
 use crate::editor::Editor;
 use crate::form::FormDialog;
 use crate::history::History;
+use crate::image::ImageProtocol;
+use crate::keymap::KeyMap;
 use crate::keys::Input;
 use crate::permission::PermissionDialog;
 use crate::picker::Picker;
@@ -50,6 +53,12 @@ pub struct AppOptions {
     pub is_linear: bool,
     /// Whether the input has the keys of vi.
     pub has_vi_keys: bool,
+    /// How images are shown, as far as the environment says.
+    pub images: ImageProtocol,
+    /// Which key does what.
+    pub key_map: KeyMap,
+    /// What to say at the start, such as mistakes in the configuration.
+    pub notices: Vec<String>,
 }
 
 /// What happened.
@@ -198,6 +207,8 @@ enum Dialog {
     Continue(Picker<bool>),
     /// Delete this session?
     Delete(Picker<Option<schema::SessionId>>),
+    /// Undo this message and everything after it.
+    Rewind(Picker<usize>),
 }
 
 /// A question that waits until the one before it is answered.
@@ -226,6 +237,7 @@ pub struct App {
     branch: Option<String>,
     is_linear: bool,
     has_vi_keys: bool,
+    key_map: KeyMap,
     /// The input takes commands of vi instead of text.
     is_vi_normal: bool,
     now: u64,
@@ -249,6 +261,8 @@ pub struct App {
     replay: link::Replay,
     turn: Option<Turn>,
     was_interrupted: bool,
+    /// The list of messages that is arriving for `/rewind`.
+    listing: Option<String>,
     queued: VecDeque<String>,
     files: Vec<String>,
     has_asked_for_files: bool,
@@ -269,6 +283,7 @@ impl App {
             branch: options.branch,
             is_linear: options.is_linear,
             has_vi_keys: options.has_vi_keys,
+            key_map: options.key_map,
             is_vi_normal: false,
             now: 0,
             last_key: 0,
@@ -287,12 +302,15 @@ impl App {
             replay: link::Replay::default(),
             turn: None,
             was_interrupted: false,
+            listing: None,
             queued: VecDeque::new(),
             files: Vec::new(),
             has_asked_for_files: false,
             completion: Some(0),
             commands: Vec::new(),
         };
+        app.conversation.set_images(options.images);
+        options.notices.iter().for_each(|notice| app.say(notice));
         app.loading = options.session.map(schema::SessionId::new);
         let session = app.loading.clone();
         app.commands.push(Command::Connect { after: Duration::ZERO, session });
@@ -339,6 +357,9 @@ impl App {
                 self.theme = if light { Theme::Light } else { Theme::Dark };
                 self.conversation.set_theme(self.theme);
             }
+            Event::Input(Input::Sixel) => self.conversation.set_images(ImageProtocol::Sixel),
+            // The driver asked for it.
+            Event::Input(Input::Position(..)) => {}
             Event::Resize(columns, rows) => {
                 (self.columns, self.rows) = (columns, rows);
                 self.conversation.set_columns(columns);

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use wire::acp::schema::{self, SessionUpdate};
 
 use crate::clean::clean;
+use crate::image::ImageProtocol;
 use crate::markdown::Markdown;
 use crate::style::{Line, Span, Style, Theme};
 use crate::text::wrap;
@@ -45,6 +46,7 @@ pub struct Conversation {
     /// Bodies that were shown in part, the last one at the end.
     folded: VecDeque<Vec<Line>>,
     plan: Option<schema::Plan>,
+    images: ImageProtocol,
     /// What the last printed item was, for the empty lines between items.
     last: Option<Sort>,
     /// How many updates were shown since the session was opened; see `skip`.
@@ -91,6 +93,7 @@ impl Conversation {
             done: Vec::new(),
             folded: VecDeque::new(),
             plan: None,
+            images: ImageProtocol::None,
             last: None,
             now: 0,
         }
@@ -109,6 +112,11 @@ impl Conversation {
     /// Sets the colours of diffs.
     pub fn set_theme(&mut self, theme: Theme) {
         self.theme = theme;
+    }
+
+    /// Sets how images are shown.
+    pub fn set_images(&mut self, images: ImageProtocol) {
+        self.images = images;
     }
 
     /// Sets the time, in milliseconds since the client started.
@@ -150,12 +158,8 @@ impl Conversation {
     /// Shows an update. Updates about the session itself are none of the conversation's business.
     pub fn update(&mut self, update: SessionUpdate) {
         match update {
-            SessionUpdate::AgentMessageChunk(chunk) => {
-                self.text(Sort::Agent, &block_text(&chunk.content));
-            }
-            SessionUpdate::UserMessageChunk(chunk) => {
-                self.text(Sort::User, &block_text(&chunk.content));
-            }
+            SessionUpdate::AgentMessageChunk(chunk) => self.block(Sort::Agent, &chunk.content),
+            SessionUpdate::UserMessageChunk(chunk) => self.block(Sort::User, &chunk.content),
             SessionUpdate::AgentThoughtChunk(chunk) => self.thought(&block_text(&chunk.content)),
             SessionUpdate::ToolCall(call) => {
                 let id = call.tool_call_id.clone();
@@ -318,6 +322,18 @@ impl Conversation {
         }
     }
 
+    fn block(&mut self, sort: Sort, block: &schema::ContentBlock) {
+        match self.picture(block) {
+            Some(line) => self.add(Item::Lines(sort, vec![line])),
+            None => self.text(sort, &block_text(block)),
+        }
+    }
+
+    fn picture(&self, block: &schema::ContentBlock) -> Option<Line> {
+        let schema::ContentBlock::Image(image) = block else { return None };
+        self.images.picture(&image.data, self.columns).map(Line::image)
+    }
+
     fn text(&mut self, sort: Sort, text: &str) {
         let is_same = matches!(self.items.back(), Some(Item::Text { sort: last, is_open: true, .. }) if *last == sort);
         if !is_same {
@@ -430,8 +446,9 @@ impl Conversation {
 
     fn print_call(&mut self, id: &schema::ToolCallId) {
         let Some(view) = self.calls.get(id) else { return };
-        let shown = view.finished(self.now, self.columns, self.theme);
+        let mut shown = view.finished(self.now, self.columns, self.theme);
         if view.is_over() {
+            shown.lines.extend(view.images().filter_map(|image| self.picture(image)));
             self.calls.remove(id);
         }
         if let Some(full) = shown.full {

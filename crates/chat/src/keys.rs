@@ -86,6 +86,10 @@ pub enum Input {
     Paste(String),
     /// The background colour: red, green, blue. The answer to OSC 11.
     Background(u8, u8, u8),
+    /// The terminal can show Sixel images. Part of the answer about what it can do.
+    Sixel,
+    /// Row and column of the cursor, from 1. The answer to a question about it.
+    Position(usize, usize),
 }
 
 /// Splits the terminal's bytes.
@@ -250,6 +254,13 @@ fn control_sequence(rest: &[u8]) -> Step {
             _ => None,
         },
         b'u' => code_key(first, modifier),
+        b'c' if text.starts_with('?') => {
+            text.split(';').skip(1).any(|attribute| attribute == "4").then_some(Input::Sixel)
+        }
+        b'R' if text.contains(';') => {
+            let whole = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+            Some(Input::Position(whole(first), whole(modifier)))
+        }
         b'Z' => Some(Input::Key(Key { shift: true, ..Key::plain(KeyCode::Tab) })),
         letter => letter_key(letter, modifier),
     };
@@ -353,7 +364,9 @@ mod tests {
             keys(b"\x1b]11;rgb:1e1e/2f2f/ffff\x1b\\"),
             [Input::Background(0x1e, 0x2f, 0xff)]
         );
-        assert_eq!(keys(b"\x1b[?2026;2$y\x1b[?62;4c\x1b[I"), []);
+        assert_eq!(keys(b"\x1b[24;80R"), [Input::Position(24, 80)]);
+        assert_eq!(keys(b"\x1b[?2026;2$y\x1b[?64;1c\x1b[I"), []);
+        assert_eq!(keys(b"\x1b[?62;1;4c"), [Input::Sixel]);
     }
 
     proptest! {

@@ -17,6 +17,8 @@ pub mod files;
 pub mod form;
 pub mod highlight;
 pub mod history;
+pub mod image;
+pub mod keymap;
 pub mod keys;
 pub mod markdown;
 pub mod permission;
@@ -33,6 +35,8 @@ mod tty;
 
 pub use clean::{Cleaner, clean, one_line};
 pub use color::{ColorChoice, ColorEnvironment, ColorLevel};
+pub use image::ImageProtocol;
+pub use keymap::KeyMap;
 pub use markdown::Markdown;
 #[cfg(unix)]
 pub use run::{ChatOptions, run};

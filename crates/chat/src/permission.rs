@@ -121,7 +121,7 @@ impl PermissionDialog {
             KeyCode::Down => self.scroll += 1,
             KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
             KeyCode::PageDown => self.scroll += 10,
-            KeyCode::Char('r') if !key.ctrl && !key.alt => self.reason = Some(String::new()),
+            KeyCode::Char('r' | 'N') if !key.ctrl && !key.alt => self.reason = Some(String::new()),
             KeyCode::Char(typed) if !key.ctrl && !key.alt => {
                 let typed = typed.to_ascii_lowercase();
                 if let Some(at) = self.options.iter().position(|option| option.key == typed) {
@@ -209,7 +209,7 @@ impl PermissionDialog {
                 .then(Span::new(option.name.as_str(), style));
             lines.extend(wrap(&line, columns, &none, &Line::plain("    ")));
         }
-        lines.push(fit(&Line::of("  r No, with a reason   Esc No", Style::DIM), columns));
+        lines.push(fit(&Line::of("  N No, with a reason   Esc No", Style::DIM), columns));
         lines
     }
 }
@@ -271,7 +271,7 @@ mod tests {
     fn no_can_have_a_reason() {
         let mut dialog = dialog();
         dialog.set_shown(0);
-        for char in "ruse b".chars() {
+        for char in "Nuse b".chars() {
             assert_eq!(dialog.key(Key::plain(KeyCode::Char(char)), 5000, 0), Permitted::Open);
         }
         let id = schema::PermissionOptionId::new("no");

@@ -6,17 +6,19 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use process::Spec;
+use process::{Spec, TerminalSize};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use crate::app::{App, AppOptions, Command, Event};
 use crate::color::ColorLevel;
 use crate::files;
-use crate::keys::KeyParser;
+use crate::image::ImageProtocol;
+use crate::keymap::KeyMap;
+use crate::keys::{Input, KeyParser};
 use crate::screen::Screen;
 use crate::talk::{Talk, TalkOptions};
-use crate::tty::{ASK_BACKGROUND, Tty};
+use crate::tty::{ASK_ATTRIBUTES, ASK_BACKGROUND, ASK_SIZE, Tty};
 
 /// The shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(16);
@@ -24,8 +26,11 @@ const FRAME: Duration = Duration::from_millis(16);
 /// How long to wait for what may follow an ESC.
 const ESCAPE: Duration = Duration::from_millis(50);
 
-/// A new size counts once it has not changed for so long: a terminal that is still being resized moves what is on it.
+/// A new size is used once it has not changed for so long: a terminal that is still being resized moves what is on it.
 const SETTLED: Duration = Duration::from_millis(80);
+
+/// How long to wait for a terminal to report its size.
+const REPORTED: Duration = Duration::from_millis(500);
 
 /// How often something that moves is drawn.
 const MOVING: Duration = Duration::from_millis(120);
@@ -52,13 +57,19 @@ pub struct ChatOptions {
     pub is_linear: bool,
     /// The input has the keys of vi.
     pub has_vi_keys: bool,
+    /// How images are shown, as far as the environment says.
+    pub images: ImageProtocol,
+    /// Which key does what.
+    pub key_map: KeyMap,
+    /// What to say at the start, such as mistakes in the configuration.
+    pub notices: Vec<String>,
 }
 
 /// Runs until the user quits or the terminal is closed.
 ///
 /// # Errors
 /// Fails if stdin and stdout are not a terminal.
-pub async fn run(options: ChatOptions) -> io::Result<ExitCode> {
+pub async fn run(mut options: ChatOptions) -> io::Result<ExitCode> {
     let tty = Tty::open()?;
     let (columns, rows) = tty.size();
     let history = options.history.as_ref();
@@ -73,9 +84,14 @@ pub async fn run(options: ChatOptions) -> io::Result<ExitCode> {
         session: options.session.clone(),
         is_linear: options.is_linear,
         has_vi_keys: options.has_vi_keys,
+        images: options.images,
+        key_map: std::mem::take(&mut options.key_map),
+        notices: std::mem::take(&mut options.notices),
     });
     let screen = Screen::new(options.level, columns, rows);
     let started = Instant::now();
+    let cells = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
+    options.talk.terminal = TerminalSize { columns: cells(columns), rows: cells(rows) };
     let talk = Talk::new(options.talk.clone());
     let client = Client {
         options,
@@ -85,6 +101,8 @@ pub async fn run(options: ChatOptions) -> io::Result<ExitCode> {
         talk,
         keys: KeyParser::default(),
         started,
+        resizing: Resizing::No,
+        reports_size: true,
         is_over: false,
     };
     client.run().await
@@ -98,7 +116,24 @@ struct Client {
     talk: Talk,
     keys: KeyParser,
     started: Instant,
+    resizing: Resizing,
+    /// Whether the terminal reports its size. One that did not is not asked again.
+    reports_size: bool,
     is_over: bool,
+}
+
+/// Nothing is drawn while the size is uncertain.
+///
+/// The kernel's size is not enough: a terminal such as tmux has moved its content long before it passes on its size, and
+/// passes on sizes that it no longer has. A live area measured with such a size would erase lines above it. So the terminal
+/// itself is asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Resizing {
+    No,
+    /// Until the size has settled.
+    Settling(Instant),
+    /// Until the terminal has reported its size.
+    Asked(Instant),
 }
 
 /// Why the loop woke up.
@@ -120,23 +155,29 @@ impl Client {
         let mut hangup = signal(SignalKind::hangup())?;
         if self.options.level != ColorLevel::None {
             self.tty.write(ASK_BACKGROUND)?;
+            if self.options.images == ImageProtocol::None {
+                self.tty.write(ASK_ATTRIBUTES)?;
+            }
         }
         self.commands().await?;
         self.draw()?;
         let mut buffer = [0; 4096];
         let mut drawn = Instant::now();
         let mut is_dirty = false;
-        let mut settled = None;
         while !self.is_over {
             let escape = self.keys.is_waiting().then(|| Instant::now() + ESCAPE);
             let moving = self.app.is_moving().then(|| drawn + MOVING);
             let frame = is_dirty.then(|| drawn + FRAME);
+            let resizing = match self.resizing {
+                Resizing::No => None,
+                Resizing::Settling(until) | Resizing::Asked(until) => Some(until),
+            };
             let wake = tokio::select! {
                 biased;
                 _ = terminate.recv() => Wake::Terminated,
                 _ = hangup.recv() => Wake::Terminated,
                 _ = resized.recv() => Wake::Resizing,
-                () = at(settled) => Wake::Resized,
+                () = at(resizing) => Wake::Resized,
                 read = self.tty.read(&mut buffer) => Wake::Bytes(read),
                 () = at(frame) => Wake::Frame,
                 event = self.talk.next() => Wake::Talk(event),
@@ -148,7 +189,7 @@ impl Client {
                 Wake::Terminated | Wake::Bytes(Ok(0) | Err(_)) => break,
                 Wake::Bytes(Ok(count)) => {
                     for input in self.keys.push(&buffer[..count]) {
-                        self.handle(Event::Input(input));
+                        self.input(input)?;
                     }
                 }
                 Wake::Escape => {
@@ -156,11 +197,8 @@ impl Client {
                         self.handle(Event::Input(input));
                     }
                 }
-                Wake::Resizing => settled = Some(Instant::now() + SETTLED),
-                Wake::Resized => {
-                    settled = None;
-                    self.resize()?;
-                }
+                Wake::Resizing => self.resizing = Resizing::Settling(Instant::now() + SETTLED),
+                Wake::Resized => self.settled()?,
                 Wake::Frame => {}
                 Wake::Moving => self.handle(Event::Tick),
                 Wake::Talk(event) => {
@@ -173,7 +211,7 @@ impl Client {
                 }
             }
             self.commands().await?;
-            if settled.is_some() {
+            if self.resizing != Resizing::No {
                 // Drawn when the terminal has its new size.
                 drawn = Instant::now();
                 continue;
@@ -197,8 +235,29 @@ impl Client {
         if frame.is_empty() { Ok(()) } else { self.tty.write(&frame) }
     }
 
-    fn resize(&mut self) -> io::Result<()> {
+    fn input(&mut self, input: Input) -> io::Result<()> {
+        match (&input, self.resizing) {
+            (Input::Position(rows, columns), Resizing::Asked(_)) => self.resize(*columns, *rows),
+            _ => {
+                self.handle(Event::Input(input));
+                Ok(())
+            }
+        }
+    }
+
+    /// The size has settled, or the terminal has not reported it.
+    fn settled(&mut self) -> io::Result<()> {
+        if matches!(self.resizing, Resizing::Settling(_)) && self.reports_size {
+            self.resizing = Resizing::Asked(Instant::now() + REPORTED);
+            return self.tty.write(ASK_SIZE);
+        }
+        self.reports_size = false;
         let (columns, rows) = self.tty.size();
+        self.resize(columns, rows)
+    }
+
+    fn resize(&mut self, columns: usize, rows: usize) -> io::Result<()> {
+        self.resizing = Resizing::No;
         let bytes = self.screen.resize(columns, rows);
         self.tty.write(&bytes)?;
         self.handle(Event::Resize(columns, rows));

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use unicode_segmentation::UnicodeSegmentation;
 
 use crate::color::ColorLevel;
+use crate::image::Picture;
 use crate::style::{Line, Span};
 use crate::text::{fit, grapheme_width};
 
@@ -125,6 +126,11 @@ impl Screen {
                 erase(left, out);
                 left = 0;
             }
+            if let Some(picture) = line.picture() {
+                erase(left, out);
+                left = 0;
+                draw_picture(picture, out);
+            }
             out.push_str(&line.to_ansi(self.level));
             // At the right edge the cursor is still in the last column, which must not be erased.
             if left > 0 && (width == 0 || !width.is_multiple_of(self.columns)) {
@@ -218,6 +224,18 @@ impl Screen {
         }
         self.at = (row, column);
     }
+}
+
+/// Makes room for an image, shows it, and goes to its last row.
+fn draw_picture(picture: &Picture, out: &mut String) {
+    let below = picture.rows.saturating_sub(1);
+    (0..below).for_each(|_| out.push_str("\r\n"));
+    up(below, out);
+    // Protocols differ in where they leave the cursor.
+    out.push_str("\u{1b}7");
+    out.push_str(&picture.sequence);
+    out.push_str("\u{1b}8");
+    (0..below).for_each(|_| out.push_str("\r\n"));
 }
 
 fn up(rows: usize, out: &mut String) {

@@ -2,8 +2,11 @@
 //!
 //! A [`Span`] cleans its text when it is made, so a [`Line`] never holds a character that could control the terminal.
 
+use std::sync::Arc;
+
 use crate::clean::is_harmless;
 use crate::color::{ColorLevel, sequence};
+use crate::image::Picture;
 use crate::text::width;
 
 /// A colour.
@@ -132,6 +135,8 @@ impl Span {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Line {
     spans: Vec<Span>,
+    /// An image in place of text.
+    picture: Option<Arc<Picture>>,
 }
 
 impl Line {
@@ -145,6 +150,18 @@ impl Line {
     /// Makes a line in the terminal's own style.
     pub fn plain(text: impl Into<String>) -> Line {
         Line::of(text, Style::PLAIN)
+    }
+
+    /// Makes a line that is an image. Only finished lines can be.
+    #[must_use]
+    pub fn image(picture: Picture) -> Line {
+        Line { spans: Vec::new(), picture: Some(Arc::new(picture)) }
+    }
+
+    /// Returns its image.
+    #[must_use]
+    pub fn picture(&self) -> Option<&Picture> {
+        self.picture.as_deref()
     }
 
     /// Adds a span at the end; one of the same style is joined with the last.

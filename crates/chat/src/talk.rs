@@ -13,6 +13,7 @@ use client::{
     Caller, Connection, FormQuestion, Grace, Host, HostOptions, LastWords, Permission,
     PermissionQuestion, Spec, TerminalOutput,
 };
+use process::TerminalSize;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use wire::acp::schema;
@@ -35,6 +36,8 @@ pub struct TalkOptions {
     pub cwd: PathBuf,
     /// Whether the agent gets files and terminals from us. One that has its own sandbox does not need them.
     pub offers_files: bool,
+    /// The size of the terminals that commands of the agent run in.
+    pub terminal: TerminalSize,
     /// The name and version of this client.
     pub name: &'static str,
     /// Its version.
@@ -126,7 +129,10 @@ impl Talk {
                             None
                         }
                     },
-                    None => Some(self.end_of_agent().await),
+                    None => {
+                        self.end_of_agent();
+                        None
+                    }
                 },
                 Some(started) = self.connecting.join_next() => Some(self.started(started)),
                 Some(question) = self.asked.recv(), if is_connected => Some(self.permission(question)),
@@ -218,13 +224,14 @@ impl Talk {
         self.calls.spawn(async move { Event::Lost { reason, can_retry: true } });
     }
 
-    async fn end_of_agent(&mut self) -> Event {
-        let Some(connection) = self.connection.take() else {
-            return Event::Notice(String::new());
-        };
-        let words = connection.last_words().await;
+    /// The agent has closed its output. A task waits for its end: `next` may be dropped at any time.
+    fn end_of_agent(&mut self) {
+        let Some(connection) = self.connection.take() else { return };
         self.disconnect();
-        Event::Lost { reason: end_text(&words), can_retry: true }
+        self.calls.spawn(async move {
+            let words = connection.last_words().await;
+            Event::Lost { reason: end_text(&words), can_retry: true }
+        });
     }
 
     fn started(
@@ -329,6 +336,7 @@ async fn connect(
     let host = host
         .with_forms(forms)
         .with_roots(vec![options.cwd.clone()])
+        .with_terminal_size(options.terminal)
         .with_live_output()
         .with_terminal_output(output);
     let spec = Spec::new(program, &options.cwd).args(args);

@@ -79,6 +79,17 @@ impl ToolView {
         })
     }
 
+    /// Returns the images in its result.
+    pub fn images(&self) -> impl Iterator<Item = &schema::ContentBlock> {
+        self.call.content.iter().filter_map(|content| match content {
+            ToolCallContent::Content(content) => {
+                matches!(content.content, schema::ContentBlock::Image(_))
+                    .then_some(&content.content)
+            }
+            _ => None,
+        })
+    }
+
     fn note_end(&mut self, now: u64) {
         if self.is_over() && self.ended.is_none() {
             self.ended = Some(now);

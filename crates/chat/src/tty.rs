@@ -17,6 +17,12 @@ const LEAVE: &str = "\u{1b}[<u\u{1b}[?2004l\u{1b}[?25h\u{1b}[23;0t";
 /// Asks for the background colour.
 pub(crate) const ASK_BACKGROUND: &str = "\u{1b}]11;?\u{1b}\\";
 
+/// Asks what the terminal can do.
+pub(crate) const ASK_ATTRIBUTES: &str = "\u{1b}[c";
+
+/// Asks for the last row and column: the cursor goes there, is reported, and returns.
+pub(crate) const ASK_SIZE: &str = "\u{1b}7\u{1b}[9999;9999H\u{1b}[6n\u{1b}8";
+
 /// A terminal in raw mode.
 #[derive(Debug)]
 pub(crate) struct Tty {

@@ -5,6 +5,7 @@
 //! [`Environment`]. Servers and providers are plain values here; `serve` and `purlin` turn them into what their crates need.
 
 pub mod answer_store;
+pub mod chat;
 mod claude;
 mod codex;
 pub mod config;

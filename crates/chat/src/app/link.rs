@@ -135,6 +135,7 @@ impl App {
 
     pub(super) fn opened(&mut self, opened: Opened) {
         self.conversation.end_turn();
+        let had_session = self.session.is_some();
         let is_same = self.session.as_ref().is_some_and(|session| session.id == opened.id);
         let old = self.session.take().filter(|_| is_same);
         let (title, commands, usage) = match old {
@@ -155,8 +156,9 @@ impl App {
         self.link = Link::Ready;
         match (was_lost, is_same) {
             (true, true) => self.say("Connected again. The session continues."),
-            (true, false) => self
+            (true, false) if had_session => self
                 .say("Connected again. The agent cannot restore sessions, so this is a new one."),
+            (true, false) => self.say("Connected."),
             (false, _) => {}
         }
         if self.was_interrupted && is_same {
@@ -243,7 +245,7 @@ impl App {
             Link::Ready | Link::NoSession | Link::Down => 0,
         };
         self.conversation.end_turn();
-        if self.turn.take().is_some() {
+        if self.turn.take().is_some() && self.listing.take().is_none() {
             self.was_interrupted = true;
         }
         self.waiting.clear();
@@ -309,6 +311,11 @@ impl App {
             turn.heard = self.now;
         }
         let Some(update) = self.replay.filter(notification.update) else { return };
+        if let SessionUpdate::AgentMessageChunk(chunk) = &update
+            && self.take_listing(&block_text(&chunk.content))
+        {
+            return;
+        }
         let Some(session) = &mut self.session else { return self.conversation.update(update) };
         match update {
             SessionUpdate::AvailableCommandsUpdate(update) => {
@@ -348,7 +355,7 @@ impl App {
         self.commands.push(Command::Prompt(text));
     }
 
-    fn next_prompt(&mut self) {
+    pub(super) fn next_prompt(&mut self) {
         if self.turn.is_none()
             && self.link == Link::Ready
             && let Some(text) = self.queued.pop_front()
@@ -378,7 +385,10 @@ impl App {
         if self.now.saturating_sub(turn.started) > LONG_TURN {
             self.commands.push(Command::Bell("The turn has ended".to_owned()));
         }
-        self.next_prompt();
+        self.show_listing();
+        if self.dialog.is_none() {
+            self.next_prompt();
+        }
     }
 
     /// Cancels the turn. Open questions are answered as the protocol wants it.

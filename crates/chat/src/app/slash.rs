@@ -24,26 +24,6 @@ const COMMANDS: [(&str, &str); 10] = [
     ("quit", "End the client"),
 ];
 
-const KEYS: [(&str, &str); 17] = [
-    ("Enter", "send; during a turn: add to it"),
-    ("Tab", "complete; during a turn: send after it"),
-    ("Alt-Enter, Ctrl-J, \\ Enter", "new line"),
-    ("Shift-Tab", "next mode"),
-    ("Esc", "cancel the turn; twice: clear the input"),
-    ("Ctrl-C", "cancel, clear, or twice: quit"),
-    ("Ctrl-D", "quit"),
-    ("Up, Down", "past prompts, prompts that wait"),
-    ("Ctrl-R", "search past prompts"),
-    ("Ctrl-O", "show what was cut, last first"),
-    ("Ctrl-G", "write in $EDITOR"),
-    ("Ctrl-A, Ctrl-E", "start and end of the line"),
-    ("Alt-B, Alt-F", "word left and right"),
-    ("Ctrl-W, Ctrl-U, Ctrl-K", "delete word, to start, to end"),
-    ("Ctrl-Y, Ctrl-_", "insert what was deleted, undo"),
-    ("Ctrl-L", "clear the screen"),
-    ("Ctrl-Z", "suspend"),
-];
-
 impl App {
     /// Returns all commands: the agent's and the client's.
     pub(super) fn all_commands(&self) -> Vec<(String, String)> {
@@ -98,17 +78,21 @@ impl App {
             ("model", "") => return self.pick_category(&SessionConfigOptionCategory::Model),
             ("mode", "") => return self.pick_mode(),
             ("config", "") => self.pick_any_option(),
+            ("rewind", "") => return self.ask_for_messages(),
             _ => return false,
         }
         true
     }
 
     pub(super) fn show_keys(&mut self) {
-        let width = KEYS.iter().map(|(key, _)| key.len()).max().unwrap_or(0).min(self.columns / 2);
-        let lines = KEYS.iter().map(|(key, what)| {
-            Line::of(format!("{key:width$}  "), Style::BOLD).then(Span::plain(*what))
-        });
-        self.conversation.notes(lines.collect());
+        let keys = self.key_map.list();
+        let width = keys.iter().map(|(key, _)| key.len()).max().unwrap_or(0).min(self.columns / 2);
+        let line = |key: &str, what: &str| {
+            Line::of(format!("{key:width$}  "), Style::BOLD).then(Span::plain(what))
+        };
+        let mut lines: Vec<Line> = keys.iter().map(|(key, what)| line(key, what)).collect();
+        lines.push(line("\\ enter", "new line, in every terminal"));
+        self.conversation.notes(lines);
     }
 
     fn list_sessions(&mut self) {

@@ -2,6 +2,7 @@
 
 mod connection;
 mod desk;
+mod rewind;
 
 use expect_test::expect;
 use serde_json::json;
@@ -104,14 +105,14 @@ fn permission_is_asked_with_everything_that_matters() {
     desk.send("go");
     desk.event(Event::Asked(1, permission()));
     desk.check_live(&expect![[r#"
-        
+
         ⠋ Waiting for you
         Allow "make install > log"?
         │ make install > log
           y Allow once
           s Always allow `make` in this session
         › n Reject
-          r No, with a reason   Esc No
+          N No, with a reason   Esc No
         Build · main
     "#]]);
     desk.pass(1000);
@@ -236,7 +237,7 @@ fn twenty_columns_are_enough() {
             `make` in this
             session
         › n Reject
-          r No, with a reas…
+          N No, with a reas…
         Build · main
     "#]]);
 }

@@ -30,6 +30,13 @@ impl App {
 
     pub(super) fn key(&mut self, key: Key) {
         let last_key = std::mem::replace(&mut self.last_key, self.now);
+        let key = match self.dialog {
+            Some(_) => key,
+            None => {
+                let Some(key) = self.key_map.resolve(key) else { return };
+                key
+            }
+        };
         if !self.is_interrupt(key) {
             self.warned = None;
         }
@@ -119,13 +126,18 @@ impl App {
             },
             Dialog::Continue(mut picker) => match picker.key(key) {
                 Picked::Chosen(true) => self.continue_turn(),
-                Picked::Chosen(false) | Picked::Closed => {}
+                Picked::Chosen(false) | Picked::Closed => self.next_prompt(),
                 _ => self.dialog = Some(Dialog::Continue(picker)),
             },
             Dialog::Delete(mut picker) => match picker.key(key) {
                 Picked::Chosen(Some(session)) => self.commands.push(Command::Delete(session)),
                 Picked::Chosen(None) | Picked::Closed => {}
                 _ => self.dialog = Some(Dialog::Delete(picker)),
+            },
+            Dialog::Rewind(mut picker) => match picker.key(key) {
+                Picked::Chosen(number) => self.rewind_to(number),
+                Picked::Closed => self.next_prompt(),
+                _ => self.dialog = Some(Dialog::Rewind(picker)),
             },
         }
         self.next_question();
@@ -265,14 +277,9 @@ impl App {
             self.editor.backspace();
             return self.editor.insert("\n");
         }
-        if self.link != Link::Ready {
-            // The text stays until there is a session that can take it.
-            if matches!(self.link, Link::Down | Link::NoSession) && !self.is_client_command() {
-                return self.try_again();
-            }
-            if !self.is_client_command() {
-                return;
-            }
+        // The text stays until there is an agent that can take it. While one starts, it waits with the others.
+        if matches!(self.link, Link::Down | Link::NoSession) && !self.is_client_command() {
+            return self.try_again();
         }
         if self.editor.text().trim().is_empty() {
             return;

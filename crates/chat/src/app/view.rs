@@ -117,6 +117,7 @@ impl App {
             Some(Dialog::History(picker)) => picker.lines(self.columns),
             Some(Dialog::Continue(picker)) => picker.lines(self.columns),
             Some(Dialog::Delete(picker)) => picker.lines(self.columns),
+            Some(Dialog::Rewind(picker)) => picker.lines(self.columns),
         }
     }
 

@@ -103,6 +103,21 @@ fn growing_text_costs_little_more_than_itself() {
     assert_eq!(terminal.bytes, before, "an unchanged frame costs nothing");
 }
 
+// R: C1
+#[test]
+fn image_has_rows_of_its_own() {
+    let mut terminal = Emulator::new(6, 20);
+    terminal.frame(&["before"], &["> ", "foot"], Some((0, 2)));
+    let picture = crate::image::Picture { sequence: "\u{1b}_Gx\u{1b}\\".to_owned(), rows: 3 };
+    let lines = [Line::image(picture), Line::plain("after")];
+    let live = Live { lines: vec![Line::plain("> "), Line::plain("foot")], cursor: Some((0, 2)) };
+    let bytes = terminal.screen.frame(&lines, &live);
+    assert_eq!(bytes.matches("\u{1b}_Gx").count(), 1);
+    terminal.parser.process(bytes.as_bytes());
+    assert_eq!(terminal.all(), ["before", "", "", "", "after", "> ", "foot"]);
+    assert_eq!(terminal.parser.screen().cursor_position(), (4, 2));
+}
+
 proptest! {
     // Whatever was shown before, a frame shows exactly its lines below all finished ones.
     #[test]

@@ -5,7 +5,14 @@ use super::*;
 fn talk(script: &str) -> Talk {
     let agent = ["sh", "-c", script].map(str::to_owned).to_vec();
     let cwd = tempfile::env::temp_dir();
-    Talk::new(TalkOptions { agent, cwd, offers_files: true, name: "test", version: "1" })
+    Talk::new(TalkOptions {
+        agent,
+        cwd,
+        offers_files: true,
+        terminal: process::TerminalSize { columns: 80, rows: 24 },
+        name: "test",
+        version: "1",
+    })
 }
 
 fn connect(talk: &mut Talk) {
@@ -108,4 +115,23 @@ async fn death_during_a_turn_is_noticed() {
         matches!(&event, Event::Lost { reason, can_retry: true } if reason.contains("SIGKILL")),
         "{event:?}"
     );
+}
+
+// R: C2
+#[tokio::test]
+async fn end_of_the_agent_is_reported_even_if_other_events_interrupt_the_wait() {
+    // Closes its output and stays: finding out how it ends takes a while.
+    let mut talk = talk(
+        r#"read line; echo '{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1,"agentCapabilities":{}}}' | sed "s/\"id\":0/\"id\":$(expr "$line" : '.*"id":\([0-9]*\)')/"; exec 1>&-; sleep 100"#,
+    );
+    connect(&mut talk);
+    let mut reason = None;
+    while reason.is_none() {
+        // Every few milliseconds something else happens, such as a key.
+        let event = tokio::time::timeout(Duration::from_millis(5), talk.next()).await;
+        if let Ok(Event::Lost { reason: why, .. }) = event {
+            reason = Some(why);
+        }
+    }
+    assert!(reason.unwrap().contains("The connection to the agent was lost"));
 }

@@ -92,7 +92,11 @@ use Kind::{
 use ProjectUse::{May, Never, Trusted};
 
 /// All top-level keys.
+<<<<<<< HEAD
 pub static KEYS: [TopKey; 23] = [
+=======
+pub static KEYS: [TopKey; 22] = [
+>>>>>>> f37a14a (wip)
     top(
         key(
             "$schema",
@@ -225,6 +229,10 @@ pub static KEYS: [TopKey; 23] = [
         key("github", Object(GITHUB), "How GitHub is reached; see docs/guide/github.md."),
         Never("it would let the project choose who receives the user's token"),
     ),
+    top(
+        key("chat", Object(CHAT), "How the terminal client works; see docs/guide/chat.md."),
+        Never("it is the user's terminal"),
+    ),
     settable(
         key(
             "workspace",
@@ -308,6 +316,7 @@ const SEARCH: &[Key] = &[
     key("results", Whole, "The number of results; default 8, at most 20."),
 ];
 
+<<<<<<< HEAD
 const WORKSPACE: &[Key] = &[
     key("worktree", Switch, "Whether each session gets a git worktree and a branch of its own."),
     key(
@@ -337,6 +346,16 @@ const CONTAINER: &[Key] = &[
     key("env", Map(&Text), "Variables of commands."),
     key("mounts", List(&Text), "Mounts beside the project, as for `--mount` of the engine."),
     key("runArgs", List(&Text), "Further arguments of the engine's `run`."),
+=======
+const CHAT: &[Key] = &[
+    key(
+        "keys",
+        Map(&Text),
+        "Keys, such as `ctrl-t`, with the actions that they do; `none` for nothing.",
+    ),
+    key("vi", Switch, "Gives the input the keys of vi."),
+    key("screen_reader", Switch, "Prints everything in order and without motion."),
+>>>>>>> f37a14a (wip)
 ];
 
 const GITHUB: &[Key] = &[

@@ -30,6 +30,9 @@ impl Desk {
             session: None,
             is_linear: false,
             has_vi_keys: false,
+            images: crate::image::ImageProtocol::None,
+            key_map: crate::keymap::KeyMap::default(),
+            notices: Vec::new(),
         });
         let screen = Screen::new(ColorLevel::Ansi16, columns.into(), rows.into());
         Desk {
