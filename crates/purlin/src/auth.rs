@@ -125,7 +125,7 @@ fn github_login(config: &GitHubConfig, credentials: &Credentials) -> anyhow::Res
 const TRY_LIMIT: Duration = Duration::from_secs(10);
 
 /// Tries a key with a request that costs nothing. Returns what was found out; fails if the provider rejects the key.
-fn try_key(
+pub(crate) fn try_key(
     mut configured: BTreeMap<String, ProviderConfig>,
     id: &str,
     key: &Secret,
@@ -169,7 +169,7 @@ fn import() -> anyhow::Result<()> {
 }
 
 /// Asks on the terminal, or reads a line from stdin if it is none.
-fn ask(question: &str, is_secret: bool) -> anyhow::Result<String> {
+pub(crate) fn ask(question: &str, is_secret: bool) -> anyhow::Result<String> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         eprint!("{question}");

@@ -68,16 +68,26 @@ pub(crate) fn run(
     let cwd = cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
     let mut agent = match &args.agent {
         Some(line) => words(line),
-        None => own_agent(args.model.as_deref())?,
+        None => {
+            if args.model.is_none() {
+                crate::first_run::connect_a_model()?;
+            }
+            own_agent(args.model.as_deref())?
+        }
     };
     agent.extend(workspace_flags(args.workspace));
     anyhow::ensure!(!agent.is_empty(), "the command of the agent is empty");
+    let (config, _) = env::load_config(None);
+    let keys = config.chat.keys.iter().map(|(key, action)| (key.as_str(), action.as_str()));
+    let (key_map, notices) = chat::KeyMap::parse(keys);
     let level = ColorLevel::detect(args.color, &env::colors(), true);
     let options = chat::ChatOptions {
         talk: TalkOptions {
             agent,
             cwd: cwd.clone(),
             offers_files: args.agent.is_some(),
+            // Until the terminal has been asked.
+            terminal: process::TerminalSize { columns: 80, rows: 24 },
             name: "purlin chat",
             version: env!("CARGO_PKG_VERSION"),
         },
@@ -86,8 +96,14 @@ pub(crate) fn run(
         editor: env::editor(),
         temporary: env::temporary(),
         session: args.resume,
-        is_linear: args.screen_reader,
-        has_vi_keys: args.vi,
+        is_linear: args.screen_reader || config.chat.screen_reader,
+        has_vi_keys: args.vi || config.chat.vi,
+        images: match level {
+            ColorLevel::None => chat::ImageProtocol::None,
+            _ => chat::ImageProtocol::detect(&env::image_environment()),
+        },
+        key_map,
+        notices,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(chat::run(options))?)

@@ -270,8 +270,9 @@ fn run_command() -> anyhow::Result<ExitCode> {
     // A shell calls us like this to complete a word.
     CompleteEnv::with_factory(Cli::command).complete();
     let cli = parse()?;
-    let has_file = matches!(cli.command, Some(Command::Acp(_) | Command::Tap(_)));
-    log::start(LogOptions { level: cli.log, format: cli.log_format, has_file });
+    let is_drawn = matches!(cli.command, None | Some(Command::Chat(_)));
+    let has_file = is_drawn || matches!(cli.command, Some(Command::Acp(_) | Command::Tap(_)));
+    log::start(LogOptions { level: cli.log, format: cli.log_format, has_file, is_drawn });
     let Some(command) = cli.command else { return run_without_command() };
     match command {
         Command::Chat(args) => chat_command::run(args, run::args::this_program),

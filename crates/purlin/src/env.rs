@@ -68,6 +68,15 @@ pub fn colors() -> chat::ColorEnvironment {
     }
 }
 
+/// Returns the names of the terminal, which say how it shows images.
+pub(crate) fn image_environment() -> chat::image::ImageEnvironment {
+    chat::image::ImageEnvironment {
+        term: text("TERM"),
+        program: text("TERM_PROGRAM").or_else(|| text("LC_TERMINAL")),
+        is_tmux: text("TMUX").is_some(),
+    }
+}
+
 /// Returns the command line of the user's editor.
 pub(crate) fn editor() -> Option<String> {
     text("VISUAL").or_else(|| text("EDITOR"))

@@ -16,6 +16,8 @@ mod count;
 mod dashboard;
 pub mod doctor;
 pub mod env;
+#[cfg(unix)]
+mod first_run;
 pub mod guide;
 mod load_command;
 pub mod log;

@@ -53,6 +53,8 @@ pub struct LogOptions {
     pub format: Format,
     /// Whether there is a file, too.
     pub has_file: bool,
+    /// Writes nothing to stderr if it is a terminal: something is drawn there.
+    pub is_drawn: bool,
 }
 
 /// Reads the name of a level.
@@ -71,9 +73,10 @@ pub fn start(options: LogOptions) {
         true => file_level(stderr),
         false => (None, None),
     };
-    if tracing::subscriber::set_global_default(Lines { stderr, file, format: options.format })
-        .is_err()
-    {
+    let is_drawn = options.is_drawn && std::io::stderr().is_terminal();
+    let shown = (!is_drawn).then_some(stderr);
+    let lines = Lines { stderr: shown, file, format: options.format };
+    if tracing::subscriber::set_global_default(lines).is_err() {
         LEFT_OUT.fetch_add(1, Ordering::Relaxed);
     }
     if let Some(Err(why)) = asked {
@@ -190,32 +193,35 @@ pub fn log_panics() {
 
 /// Writes each event as a line. Ignores spans.
 struct Lines {
-    stderr: Level,
+    stderr: Option<Level>,
     file: Option<Level>,
     format: Format,
 }
 
 impl Lines {
-    fn most(&self) -> Level {
-        self.file.map_or(self.stderr, |file| file.max(self.stderr))
+    /// The most detailed level that is written anywhere.
+    fn most(&self) -> Option<Level> {
+        self.file.max(self.stderr)
     }
 }
 
 impl Subscriber for Lines {
     fn enabled(&self, about: &Metadata<'_>) -> bool {
         // The MCP library logs everything that is sent and received, at every level.
-        about.is_event() && *about.level() <= self.most() && !about.target().starts_with("rmcp")
+        about.is_event()
+            && Some(*about.level()) <= self.most()
+            && !about.target().starts_with("rmcp")
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.most().into())
+        Some(self.most().map_or(LevelFilter::OFF, LevelFilter::from))
     }
 
     fn event(&self, event: &Event<'_>) {
         let level = *event.metadata().level();
         let queued = Queued {
             line: Line::of(event),
-            to_stderr: level <= self.stderr,
+            to_stderr: self.stderr.is_some_and(|stderr| level <= stderr),
             to_file: self.file.is_some_and(|file| level <= file),
             format: self.format,
         };

@@ -144,6 +144,14 @@ impl ModelSources {
         }
     }
 
+    /// Returns whether a provider can be used without looking for servers on this machine.
+    #[cfg(unix)]
+    pub(crate) fn has_usable_provider(&self) -> bool {
+        let options = Options { borrowed: borrowed(), ..self.options() };
+        let is_wanted = |one: &Provider| one.is_usable() && self.config.uses_provider(one.id());
+        options.providers().iter().any(is_wanted)
+    }
+
     /// Returns a model by its id, `provider/model`, if its provider is available.
     pub(crate) fn model(&self, id: &str) -> Option<ModelChoice> {
         let (provider, name) = id.split_once('/')?;
