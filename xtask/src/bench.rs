@@ -5,6 +5,7 @@
 //! `crates/fake_model` and the examples of `crates/purlin` and `crates/mcp`.
 
 pub(crate) mod agent;
+mod chat;
 mod child;
 mod context;
 mod files;
@@ -26,7 +27,7 @@ use table::Row;
 /// A benchmark: its name, and the function that measures its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
-const BENCHES: [Bench; 13] = [
+const BENCHES: [Bench; 14] = [
     ("start", life::start),
     ("memory", life::memory),
     ("cancel", life::cancel),
@@ -40,6 +41,7 @@ const BENCHES: [Bench; 13] = [
     ("instructions", context::instructions),
     ("request", context::request),
     ("model", model::model),
+    ("chat", chat::chat),
 ];
 
 /// The options on the command line.
@@ -99,7 +101,7 @@ fn needs_examples(options: &Options) -> bool {
         Options::Measure(only) => only.as_deref(),
         Options::Count { .. } => None,
     };
-    !only.is_some_and(|only| ["files", "grep", "instructions", "request"].contains(&only))
+    !only.is_some_and(|only| ["chat", "files", "grep", "instructions", "request"].contains(&only))
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@ use crate::program::{self, root};
 const NEXTEST_VERSION: &str = "0.9.143";
 /// The oldest Node.js that `conformance/judge` works with.
 const NODE_MAJOR: u32 = 18;
-/// The directories with Node.js packages: a client of the protocol, and MCP servers of other authors.
-const PACKAGES: [&str; 5] = [
+/// The directories with Node.js packages: a client of the protocol, agents and MCP servers of other authors.
+const PACKAGES: [&str; 6] = [
     "conformance/judge",
     "crates/mcp/tests/servers",
+    "crates/purlin/tests/agents",
     "crates/purlin/tests/github",
     "crates/purlin/tests/pages",
     "deploy/durable-objects",
