@@ -330,7 +330,9 @@ impl App {
     /// Returns whether something moves, so that frames are needed without events.
     #[must_use]
     pub fn is_moving(&self) -> bool {
-        !self.is_linear && (self.turn.is_some() || matches!(self.link, Link::Connecting(_)))
+        // While a question waits, nothing moves that somebody would want to see.
+        let is_still = self.is_linear || self.dialog.is_some();
+        !is_still && (self.turn.is_some() || matches!(self.link, Link::Connecting(_)))
     }
 
     /// Returns the past prompts with the text that was not sent, if there is such text: it is never lost.

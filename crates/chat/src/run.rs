@@ -102,6 +102,7 @@ pub async fn run(mut options: ChatOptions) -> io::Result<ExitCode> {
         keys: KeyParser::default(),
         started,
         resizing: Resizing::No,
+        kernel_size: (columns, rows),
         reports_size: true,
         is_over: false,
     };
@@ -117,6 +118,8 @@ struct Client {
     keys: KeyParser,
     started: Instant,
     resizing: Resizing,
+    /// The last size that the kernel reported.
+    kernel_size: (usize, usize),
     /// Whether the terminal reports its size. One that did not is not asked again.
     reports_size: bool,
     is_over: bool,
@@ -134,6 +137,15 @@ enum Resizing {
     Settling(Instant),
     /// Until the terminal has reported its size.
     Asked(Instant),
+}
+
+impl Resizing {
+    fn until(self) -> Option<Instant> {
+        match self {
+            Resizing::No => None,
+            Resizing::Settling(until) | Resizing::Asked(until) => Some(until),
+        }
+    }
 }
 
 /// Why the loop woke up.
@@ -168,16 +180,12 @@ impl Client {
             let escape = self.keys.is_waiting().then(|| Instant::now() + ESCAPE);
             let moving = self.app.is_moving().then(|| drawn + MOVING);
             let frame = is_dirty.then(|| drawn + FRAME);
-            let resizing = match self.resizing {
-                Resizing::No => None,
-                Resizing::Settling(until) | Resizing::Asked(until) => Some(until),
-            };
             let wake = tokio::select! {
                 biased;
                 _ = terminate.recv() => Wake::Terminated,
                 _ = hangup.recv() => Wake::Terminated,
                 _ = resized.recv() => Wake::Resizing,
-                () = at(resizing) => Wake::Resized,
+                () = at(self.resizing.until()) => Wake::Resized,
                 read = self.tty.read(&mut buffer) => Wake::Bytes(read),
                 () = at(frame) => Wake::Frame,
                 event = self.talk.next() => Wake::Talk(event),
@@ -211,14 +219,12 @@ impl Client {
                 }
             }
             self.commands().await?;
-            if self.resizing != Resizing::No {
-                // Drawn when the terminal has its new size.
-                drawn = Instant::now();
-                continue;
+            // Otherwise drawn when the terminal has its new size.
+            if self.is_settled() {
+                self.draw()?;
+                is_dirty = false;
             }
-            self.draw()?;
             drawn = Instant::now();
-            is_dirty = false;
         }
         self.end().await
     }
@@ -233,6 +239,16 @@ impl Client {
         let live = self.app.live();
         let frame = self.screen.frame(&lines, &live);
         if frame.is_empty() { Ok(()) } else { self.tty.write(&frame) }
+    }
+
+    /// Returns whether a frame can be drawn. A new size may be known before its signal arrives.
+    fn is_settled(&mut self) -> bool {
+        let size = self.tty.size();
+        if self.resizing == Resizing::No && size != self.kernel_size {
+            self.resizing = Resizing::Settling(Instant::now() + SETTLED);
+        }
+        self.kernel_size = size;
+        self.resizing == Resizing::No
     }
 
     fn input(&mut self, input: Input) -> io::Result<()> {

@@ -24,11 +24,7 @@ pub use guard::Guard;
 pub use output::Tail;
 #[cfg(unix)]
 pub use raw::{harden, share_one_heap};
-<<<<<<< HEAD
 #[cfg(unix)]
 pub use spawn::replace_this_process;
-pub use spawn::{Child, Spec, run_on_terminal, spawn};
-=======
 pub use spawn::{Child, Spec, TerminalSize, run_on_terminal, spawn};
->>>>>>> f37a14a (wip)
 pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};

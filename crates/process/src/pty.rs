@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::{ChildStdout, Command, Stdio};
 
@@ -31,7 +30,7 @@ pub(crate) fn attach(command: &mut Command, size: TerminalSize) -> io::Result<Ch
     let size = Winsize { ws_row: size.rows, ws_col: size.columns, ws_xpixel: 0, ws_ypixel: 0 };
     tcsetwinsize(&theirs, size)?;
     command.stdin(Stdio::null()).stdout(theirs.try_clone()?).stderr(theirs);
-    Ok(OwnedFd::from(ours).into())
+    Ok(ours.into())
 }
 
 fn open(path: &std::ffi::CStr) -> io::Result<File> {

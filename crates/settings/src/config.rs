@@ -76,15 +76,12 @@ pub struct Config {
     pub search: Option<SearchConfig>,
     /// How GitHub is reached.
     pub github: GitHubConfig,
-<<<<<<< HEAD
     /// Where sessions work.
     pub workspace: WorkspaceConfig,
     /// The name that clients are given, if it should not be ours.
     pub agent_name: Option<String>,
-=======
     /// How the terminal client works.
     pub chat: ChatConfig,
->>>>>>> f37a14a (wip)
     /// The name of the dialect, if it should not be detected; see docs/internals/dialects.md.
     pub dialect: Option<String>,
     /// The trace file; see docs/internals/trace.md.
@@ -268,12 +265,9 @@ impl Config {
                 "lsp" => config.diagnostics.read_lsp(&value, false, &mut problems),
                 "search" => config.search = SearchConfig::read(&value, &mut problems),
                 "github" => config.github = GitHubConfig::read(&value),
-<<<<<<< HEAD
                 "workspace" => config.workspace = WorkspaceConfig::read(&value, &mut problems),
                 "agent_name" => config.agent_name = value.as_str().map(str::to_owned),
-=======
                 "chat" => config.chat = ChatConfig::read(&value),
->>>>>>> f37a14a (wip)
                 "dialect" => config.dialect = value.as_str().map(str::to_owned),
                 // `$schema` is for editors.
                 _ => {}

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -85,9 +84,11 @@ impl Client {
         let home = program::target()?.join("bench-chat");
         std::fs::create_dir_all(&home)?;
         let agent = program::root().join("xtask/src/bench/chat.mjs");
-        let terminal = File::from(OwnedFd::from(ours));
+        let terminal = File::from(ours);
         let started = Instant::now();
-        let child = Command::new(&programs.purlin)
+        #[expect(clippy::disallowed_methods, reason = "a chore, not the program")]
+        let mut command = Command::new(&programs.purlin);
+        let child = command
             .arg("chat")
             .args(["--agent", &format!("node {}", agent.display())])
             .args(args)

@@ -106,7 +106,7 @@ fn permission_is_asked_with_everything_that_matters() {
     desk.event(Event::Asked(1, permission()));
     desk.check_live(&expect![[r#"
 
-        ⠋ Waiting for you
+        ? Waiting for you
         Allow "make install > log"?
         │ make install > log
           y Allow once
@@ -228,7 +228,7 @@ fn twenty_columns_are_enough() {
         (https://e.org/a/ver
         y/long/path).
 
-        ⠋ Waiting for you
+        ? Waiting for you
         Allow "make install
           > log"?
         │ make install > log

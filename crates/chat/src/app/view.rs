@@ -123,7 +123,11 @@ impl App {
 
     /// Returns the line that says what is going on.
     fn status(&self) -> Option<Line> {
-        let spin = if self.is_linear { ' ' } else { spinner(self.now) };
+        let spin = match (self.is_linear, &self.dialog) {
+            (true, _) => ' ',
+            (false, Some(_)) => '?',
+            (false, None) => spinner(self.now),
+        };
         let style = Style::ansi(6);
         if self.warned.is_some() && self.turn.is_none() {
             let text = match self.editor.text().is_empty() {

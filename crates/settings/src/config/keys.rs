@@ -92,11 +92,7 @@ use Kind::{
 use ProjectUse::{May, Never, Trusted};
 
 /// All top-level keys.
-<<<<<<< HEAD
-pub static KEYS: [TopKey; 23] = [
-=======
-pub static KEYS: [TopKey; 22] = [
->>>>>>> f37a14a (wip)
+pub static KEYS: [TopKey; 24] = [
     top(
         key(
             "$schema",
@@ -316,7 +312,6 @@ const SEARCH: &[Key] = &[
     key("results", Whole, "The number of results; default 8, at most 20."),
 ];
 
-<<<<<<< HEAD
 const WORKSPACE: &[Key] = &[
     key("worktree", Switch, "Whether each session gets a git worktree and a branch of its own."),
     key(
@@ -346,7 +341,8 @@ const CONTAINER: &[Key] = &[
     key("env", Map(&Text), "Variables of commands."),
     key("mounts", List(&Text), "Mounts beside the project, as for `--mount` of the engine."),
     key("runArgs", List(&Text), "Further arguments of the engine's `run`."),
-=======
+];
+
 const CHAT: &[Key] = &[
     key(
         "keys",
@@ -355,7 +351,6 @@ const CHAT: &[Key] = &[
     ),
     key("vi", Switch, "Gives the input the keys of vi."),
     key("screen_reader", Switch, "Prints everything in order and without motion."),
->>>>>>> f37a14a (wip)
 ];
 
 const GITHUB: &[Key] = &[

@@ -37,19 +37,9 @@ impl Opening {
         }
     }
 
-    pub(super) fn and_args(mut self, args: &str) -> Opening {
-        self.args = format!("{} {args}", self.args);
-        self
-    }
-
     /// Sets variables, as words of `env`; the last one of a name is used.
     pub(super) fn env(mut self, words: &str) -> Opening {
         self.env = format!("{} {words}", self.env);
-        self
-    }
-
-    pub(super) fn size(mut self, columns: u16, rows: u16) -> Opening {
-        self.size = (columns, rows);
         self
     }
 
