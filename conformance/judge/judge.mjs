@@ -1,6 +1,9 @@
 // The judge: drives an agent with the protocol's own SDK and says what it finds.
 //
 //     node judge.mjs <purlin> acp --model script:judge.acp
+//     node judge.mjs --over ws <purlin> serve --listen 127.0.0.1:0 --model script:judge.acp
+//
+// With `--over ws` or `--over http` the agent is a server, which prints its address on stderr.
 //
 // One line per check, then a count; the exit code is 0 if all passed. The checks build on each other and on the order of
 // the answers in `judge.acp`. The editor that the agent talks to is in `editor.mjs`.
@@ -13,6 +16,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { methods, ndJsonStream, PROTOCOL_VERSION } from "@agentclientprotocol/sdk";
+import { createHttpStream } from "@agentclientprotocol/sdk/experimental/http-client";
+import { createWebSocketStream } from "@agentclientprotocol/sdk/experimental/ws-client";
+import WebSocket from "ws";
 // The SDK does not check replies, so the judge does, with the SDK's own schema.
 import * as schema from "./node_modules/@agentclientprotocol/sdk/dist/v1/schema/zod.gen.js";
 import { capabilities, Editor } from "./editor.mjs";
@@ -209,6 +215,36 @@ function localise(argument, folder) {
   return `script:${copy}`;
 }
 
+/** Waits for the address that a server prints. */
+async function addressOf(child) {
+  let printed = "";
+  for await (const chunk of child.stderr) {
+    printed += chunk;
+    const found = printed.match(/Listening on ws(s?:\/\/\S+)/);
+    if (found) return found[1];
+  }
+  throw new Error(`the server printed no address: ${printed}`);
+}
+
+/** Drives a server in this folder over the network. */
+async function visit(transport, [program, ...args], folder) {
+  const child = spawn(program, args.map((argument) => localise(argument, folder)), { stdio: ["ignore", "ignore", "pipe"] });
+  const ended = once(child, "exit");
+  const address = await addressOf(child);
+  child.stderr.resume();
+  const stream = transport === "ws" ? createWebSocketStream(`ws${address}`, { WebSocket }) : createHttpStream(`http${address}`);
+  const editor = new Editor();
+  const connection = editor.app().connect(stream);
+  await judge(connection.agent, editor, folder);
+  connection.close();
+  await check("the server ends when it is told to", async () => {
+    child.kill("SIGTERM");
+    const [code, signal] = await ended;
+    assert.deepEqual({ code, signal }, { code: 0, signal: null });
+  });
+  child.kill("SIGKILL");
+}
+
 /** Drives the agent in this folder from its start to its end. */
 async function attend([program, ...args], folder) {
   const child = spawn(program, args.map((argument) => localise(argument, folder)), { stdio: ["pipe", "pipe", "inherit"] });
@@ -236,7 +272,8 @@ async function main(command) {
   console.error = (...words) => complaints.push(words.map((word) => (typeof word === "string" ? word : JSON.stringify(word))).join(" "));
   const folder = realpathSync(mkdtempSync(join(tmpdir(), "purlin-judge-")));
   try {
-    await attend(command, folder);
+    if (command[0] === "--over") await visit(command[1], command.slice(2), folder);
+    else await attend(command, folder);
   } finally {
     rmSync(folder, { recursive: true });
   }

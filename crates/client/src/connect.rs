@@ -98,6 +98,11 @@ impl Connection {
         Connection { caller: Caller { commands }, updates, capabilities, tasks, child: None }
     }
 
+    /// Returns the tasks that end with the connection.
+    pub(crate) fn tasks_mut(&mut self) -> &mut JoinSet<()> {
+        &mut self.tasks
+    }
+
     /// Returns a handle for calling the agent.
     #[must_use]
     pub fn caller(&self) -> Caller {

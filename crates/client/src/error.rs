@@ -17,6 +17,9 @@ pub enum Error {
         /// The last output of the agent on stderr.
         stderr: String,
     },
+    /// The agent on a server cannot be reached. The text has neither the address nor the token.
+    #[error("cannot reach the server: {0}")]
+    Remote(String),
     /// The agent did not answer `initialize` in time.
     #[error("the agent did not answer `initialize` within {seconds} s{}", last_output(stderr))]
     AgentSilent {

@@ -6,6 +6,7 @@
 pub mod connect;
 mod error;
 pub mod host;
+pub mod remote;
 pub mod script;
 pub mod transcript;
 

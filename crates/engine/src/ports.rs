@@ -21,14 +21,14 @@ pub use answers::{AnswerStore, Denied, NothingDenied};
 pub use clock::{Clock, SystemClock};
 pub use editor::{Editor, EditorError, Offers, TerminalCommand, TerminalOutput};
 pub use error::{Error, JournalError};
-pub use event::{CompactionStatus, DisplayPermit, Event, Severity};
+pub use event::{CompactionStatus, DisplayPermit, Event, Place, Severity};
 pub use form::{Form, FormAnswer, Page};
 pub use instructions::{
     InstructionFile, InstructionSource, Instructions, MAX_INSTRUCTION_FILE, NoInstructions, Skill,
 };
 pub use journal::{
-    Content, FileChange, FileError, Files, Journal, Listing, PendingWrite, PromptKind, Query,
-    Record, SessionInfo, State, StoredSession,
+    Content, EventPage, FileChange, FileError, Files, Journal, Listing, PendingWrite, PromptEnd,
+    PromptKind, Query, Record, SessionInfo, State, StoredSession,
 };
 pub use model::{Adopt, Model, ModelError, ModelEvent, ModelStream, Request, Schema, ToolSpec};
 pub use no_journal::NoJournal;

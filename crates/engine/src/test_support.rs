@@ -150,7 +150,7 @@ impl Editor for StubEditor {
                 future::pending::<()>().await;
             }
             let events = Arc::clone(&self.events);
-            Some(Box::new(move |event| lock(&events).push(event)) as DisplayPermit)
+            Some(Box::new(move |event, _| lock(&events).push(event)) as DisplayPermit)
         }
         .boxed()
     }

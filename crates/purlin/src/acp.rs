@@ -70,15 +70,15 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
 }
 
 /// The models of a run, and where sessions are stored.
-struct Models {
-    hub: HubOptions,
+pub(crate) struct Models {
+    pub(crate) hub: HubOptions,
     /// Takes the API keys of clients.
     keys: Option<Arc<dyn ClientKeys>>,
-    is_scripted: bool,
+    pub(crate) is_scripted: bool,
 }
 
 /// Finds out whether the model is scripted, and otherwise where models come from.
-fn find_models(options: &AcpOptions, config: &Config) -> anyhow::Result<Models> {
+pub(crate) fn find_models(options: &AcpOptions, config: &Config) -> anyhow::Result<Models> {
     let model = options.model.clone().or_else(|| config.model.clone());
     let is_real = |model: &String| !model.starts_with("script:") && model.contains('/');
     let (real, scripted) = match model {

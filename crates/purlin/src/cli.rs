@@ -30,12 +30,15 @@ use crate::permissions::PermissionsCommand;
 use crate::run;
 use crate::run::args::RunArgs;
 use crate::run::rules::RuleArg;
+use crate::serve_command::{self, ServeArgs};
 use crate::sessions::{self, SessionsCommand};
 use crate::setup::{self, SetupArgs};
 use crate::tap_command::{self, TapArgs};
 use crate::trace_command::{self, TraceArgs};
 use crate::trust::{self, TrustCommand};
-use crate::{auth, config_command, doctor, env, log, mcp_command, model_sources, permissions};
+use crate::{
+    auth, config_command, doctor, env, log, mcp_command, model_sources, permissions, shim,
+};
 
 /// The version, with the commit in a release build. `build.rs` sets it.
 const VERSION: &str = env!("PURLIN_VERSION");
@@ -61,6 +64,8 @@ enum Command {
     Chat(ChatArgs),
     /// Serve an editor on stdin and stdout
     Acp(AcpArgs),
+    /// Serve editors over the network, by WebSocket and HTTP
+    Serve(Box<ServeArgs>),
     /// Manage API keys
     Auth {
         #[command(subcommand)]
@@ -150,6 +155,12 @@ struct AcpArgs {
     /// Do not store sessions on disk
     #[arg(long)]
     forget: bool,
+    /// Connect to `purlin serve` at this address, such as wss://agent.example.com/acp
+    #[arg(long, value_name = "URL", conflicts_with_all = ["model", "config", "forget", "dialect", "trace", "allow", "deny"])]
+    connect: Option<String>,
+    /// File with the token for the server; without it, the environment variable PURLIN_TOKEN
+    #[arg(long, value_name = "FILE", requires = "connect")]
+    token_file: Option<PathBuf>,
     /// Ask for an API key on the terminal; editors use this to log in
     #[arg(long, hide = true)]
     login: bool,
@@ -271,13 +282,18 @@ fn run_command() -> anyhow::Result<ExitCode> {
     CompleteEnv::with_factory(Cli::command).complete();
     let cli = parse()?;
     let is_drawn = matches!(cli.command, None | Some(Command::Chat(_)));
-    let has_file = is_drawn || matches!(cli.command, Some(Command::Acp(_) | Command::Tap(_)));
+    let has_file = is_drawn
+        || matches!(cli.command, Some(Command::Acp(_) | Command::Serve(_) | Command::Tap(_)));
     log::start(LogOptions { level: cli.log, format: cli.log_format, has_file, is_drawn });
     let Some(command) = cli.command else { return run_without_command() };
     match command {
         Command::Chat(args) => chat_command::run(args, run::args::this_program),
         Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
+        Command::Acp(AcpArgs { connect: Some(url), token_file, .. }) => {
+            shim::run(&url, token_file.as_deref())
+        }
         Command::Acp(args) => acp::run(args.into_options()),
+        Command::Serve(args) => serve_command::run(*args),
         Command::Auth { command } => auth::run(&auth_command(command)),
         Command::Mcp(McpArgs { command, config }) => mcp_command::run(command, config),
         Command::Models(ModelsArgs { refresh, config: file }) => {

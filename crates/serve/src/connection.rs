@@ -14,6 +14,7 @@ use engine::{Error, Reply};
 use serde::Serialize;
 use serde_json::json;
 use settings::Limits;
+use tokio::task::JoinSet;
 use wire::acp::schema;
 use wire::{Peer, RequestId, RpcError, rpc};
 
@@ -24,6 +25,7 @@ use crate::options::ClientKeys;
 use crate::outbox::Outbox;
 use crate::outlet::{FromSession, Outlet};
 use crate::session_entry::SessionEntry;
+use crate::shared::{Stage, Tenant};
 use crate::workspace::Workspaces;
 
 /// One client's connection.
@@ -41,6 +43,36 @@ pub(crate) struct Connection {
     pub(crate) is_logged_in: bool,
     /// Our calls that wait for an answer.
     pub(crate) waiting: HashMap<u64, (SessionId, TakeAnswer)>,
+    /// Sessions that outlive this connection, and its place in each.
+    pub(crate) attached: Attached,
+    /// Read the journal for this connection; they end with it.
+    pub(crate) followers: JoinSet<()>,
+}
+
+/// The places of a connection in sessions that outlive it. Dropped with the connection, which leaves them all.
+#[derive(Default)]
+pub(crate) struct Attached(HashMap<SessionId, (Arc<Stage>, u64)>);
+
+impl Attached {
+    pub(crate) fn insert(&mut self, session: SessionId, stage: Arc<Stage>, attachment: u64) {
+        self.0.insert(session, (stage, attachment));
+    }
+
+    fn leave(&mut self, session: &SessionId) {
+        if let Some((stage, attachment)) = self.0.remove(session) {
+            stage.detach(attachment);
+        }
+    }
+
+    fn is_current(&self, session: &SessionId, attachment: u64) -> bool {
+        self.0.get(session).is_some_and(|(_, current)| *current == attachment)
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        self.0.drain().for_each(|(_, (stage, attachment))| stage.detach(attachment));
+    }
 }
 
 /// What a connection was started with.
@@ -55,6 +87,18 @@ pub(crate) struct Services {
     pub(crate) keys: Option<Arc<dyn ClientKeys>>,
     /// The directory that a client means by `.`.
     pub(crate) cwd: PathBuf,
+    /// What outlives the connection; `None` on stdin and stdout, where nothing does.
+    pub(crate) tenant: Option<Arc<Tenant>>,
+}
+
+impl Services {
+    /// Returns the id of a new session.
+    pub(crate) fn fresh_session(&self) -> SessionId {
+        match &self.tenant {
+            Some(tenant) => tenant.fresh_session(),
+            None => SessionId::new(self.clock.fresh_id()),
+        }
+    }
 }
 
 impl Connection {
@@ -177,9 +221,15 @@ impl Connection {
     /// Takes what a session or the hub sent.
     pub(crate) fn on_session(&mut self, from: FromSession) {
         match from {
-            FromSession::Event { session, event, cost } => {
+            FromSession::Event { session, cost, attachment: Some(attachment), .. }
+                if !self.attached.is_current(&session, attachment) =>
+            {
+                // The client has attached again since, and gets it by number.
+                self.outbox.give_back(&session, cost);
+            }
+            FromSession::Event { session, event, cost, seq, .. } => {
                 self.translator.observe(&session, &event);
-                self.outbox.push_event(&session, event, cost);
+                self.outbox.push_event(&session, event, cost, seq);
             }
             FromSession::Line { session, line, cost } => {
                 self.outbox.push_line(&session, line, cost);
@@ -211,8 +261,19 @@ impl Connection {
         }
     }
 
+    /// Leaves a session that outlives the connection. Its updates that still wait are dropped: they are read again.
+    pub(crate) fn leave_session(&mut self, session: &SessionId) {
+        self.attached.leave(session);
+        self.sessions.remove(session);
+        self.outbox.drop_updates(session);
+    }
+
     /// Closes what the client sees of a session that ended.
     pub(crate) fn forget_session(&mut self, session: &SessionId) {
+        self.attached.leave(session);
+        if let Some(tenant) = &self.services.tenant {
+            tenant.forget(session);
+        }
         self.sessions.remove(session);
         self.outbox.close(session);
     }

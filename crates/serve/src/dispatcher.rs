@@ -89,7 +89,11 @@ impl Dispatcher {
                 Wake::Bytes(bytes) => self.on_bytes(&bytes),
                 Wake::Stop => break,
                 Wake::Written(Err(_)) => return,
-                Wake::Time => self.on_time(channels.pipes.progress.load(Ordering::Relaxed)),
+                Wake::Time => {
+                    if self.on_time(channels.pipes.progress.load(Ordering::Relaxed)) {
+                        break;
+                    }
+                }
                 wake => self.on_wake(wake, &mut events),
             }
             self.write(&channels.pipes.output);
@@ -103,11 +107,14 @@ impl Dispatcher {
 
     /// Cancels running turns, and writes what the sessions still send.
     async fn wind_down(mut self, mut channels: Channels, mut events: Vec<FromSession>) {
+        let is_shared = self.connection.services.tenant.is_some();
         for entry in self.connection.sessions.values().filter_map(|entry| entry.turn.as_ref()) {
-            entry.cancel.cancel();
+            if !is_shared {
+                entry.cancel.cancel();
+            }
         }
         let end = Instant::now() + GRACE;
-        while Instant::now() < end && self.connection.peer.open_calls() > 0 {
+        while Instant::now() < end && self.connection.peer.open_calls() > 0 && !is_shared {
             match self.next_wake(&mut channels, &mut events, Some(end)).await {
                 Wake::Written(Err(_)) => return,
                 wake => self.on_wake(wake, &mut events),
@@ -268,15 +275,20 @@ impl Dispatcher {
         }
     }
 
-    /// Stops the turns of a client that reads nothing. Their events are stored, and wait in the outbox.
-    fn on_time(&mut self, progress: u64) {
-        let Some(since) = self.writing_since else { return };
+    /// Stops the turns of a client that reads nothing. Their events are stored, and wait in the outbox. Returns whether the
+    /// connection must end instead, because its turns outlive it.
+    fn on_time(&mut self, progress: u64) -> bool {
+        let Some(since) = self.writing_since else { return false };
         if since.elapsed() < self.limits.unread() {
-            return;
+            return false;
         }
         self.writing_since = Some(Instant::now());
         if std::mem::replace(&mut self.progress, progress) != progress {
-            return;
+            return false;
+        }
+        if self.connection.services.tenant.is_some() {
+            tracing::warn!("ended a connection: its client does not read");
+            return true;
         }
         for (session, entry) in &mut self.connection.sessions {
             if let Some(turn) = &mut entry.turn {
@@ -285,5 +297,6 @@ impl Dispatcher {
                 turn.cancel.cancel();
             }
         }
+        false
     }
 }

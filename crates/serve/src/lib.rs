@@ -20,11 +20,13 @@ mod instructions;
 mod machine;
 pub mod mcp_servers;
 mod methods;
+pub mod network;
 mod options;
 mod outbox;
 mod outlet;
 mod rate;
 mod session_entry;
+mod shared;
 mod skill_tool;
 pub mod stdio;
 mod wake;
@@ -32,15 +34,18 @@ pub mod workspace;
 mod worktree;
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use engine::hub::Hub;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use wire::Peer;
+use wire::acp::dialect::Dialect;
 
-use crate::connection::{Connection, Services};
+use crate::connection::{Attached, Connection, Services};
 use crate::dialect::Translator;
 use crate::dispatcher::{Channels, Dispatcher};
 use crate::options::{hub_limits, size_limits};
@@ -49,6 +54,7 @@ use crate::outlet::Outlet;
 pub use forge::GitHubEnvironment;
 pub use machine::{Machine, MachineOptions, sandbox};
 pub use options::{ClientKeys, Options, Pipes, Watcher};
+pub use shared::Tenant;
 pub use workspace::{WorkspaceOptions, Workspaces};
 
 /// How many messages may wait for the dispatcher. Full: the session waits.
@@ -64,8 +70,54 @@ pub async fn serve(pipes: Pipes, options: Options) {
     let (hub, hub_handle) = Hub::new(hub, hub_limits(&limits));
     let mut tasks = JoinSet::new();
     tasks.spawn(hub.run());
+    let services = Services {
+        hub: hub_handle,
+        clock,
+        journal,
+        limits: Arc::new(limits),
+        workspaces,
+        keys,
+        cwd,
+        tenant: None,
+    };
+    connect(pipes, services, dialect, stop, watcher).await;
+    // The dispatcher dropped all handles; what still runs was cancelled.
+    if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
+        tracing::warn!("dropped a session that did not end in time");
+    }
+}
+
+/// Serves a client of a tenant until it disconnects or `stop` fires. Its sessions outlive the connection.
+pub(crate) async fn serve_shared(
+    pipes: Pipes,
+    tenant: Arc<Tenant>,
+    workspaces: Arc<Workspaces>,
+    cwd: PathBuf,
+    stop: CancellationToken,
+) {
+    let services = Services {
+        hub: tenant.hub.clone(),
+        clock: Arc::clone(&tenant.clock),
+        journal: Arc::clone(&tenant.journal),
+        limits: Arc::new(workspaces.settings().config.limits.clone()),
+        workspaces,
+        keys: None,
+        cwd,
+        tenant: Some(tenant),
+    };
+    connect(pipes, services, None, stop, None).await;
+}
+
+async fn connect(
+    pipes: Pipes,
+    services: Services,
+    dialect: Option<Dialect>,
+    stop: CancellationToken,
+    watcher: Option<Arc<dyn Watcher>>,
+) {
     let (to_dispatcher, from_sessions) = mpsc::channel(FROM_SESSIONS);
     let (abandoned, abandoned_calls) = mpsc::channel(OPEN_CALLS);
+    let limits = Arc::clone(&services.limits);
     let outbox = outbox::Outbox::new(&limits);
     let outlet = Outlet {
         to_dispatcher,
@@ -77,26 +129,16 @@ pub async fn serve(pipes: Pipes, options: Options) {
     let connection = Connection {
         peer: Peer::new(size_limits(&limits)),
         outbox,
-        translator: Translator::new(dialect, &limits, Arc::clone(&clock)),
+        translator: Translator::new(dialect, &limits, Arc::clone(&services.clock)),
         outlet,
         sessions: HashMap::new(),
         loading: HashSet::new(),
         offers: None,
         is_logged_in: true,
         waiting: HashMap::new(),
-        services: Services {
-            hub: hub_handle,
-            clock,
-            journal,
-            limits: Arc::new(limits),
-            workspaces,
-            keys,
-            cwd,
-        },
+        attached: Attached::default(),
+        followers: JoinSet::new(),
+        services,
     };
     Dispatcher::new(connection, watcher).run(channels).await;
-    // The dispatcher dropped all handles; what still runs was cancelled.
-    if tokio::time::timeout(dispatcher::GRACE, tasks.join_next()).await.is_err() {
-        tracing::warn!("dropped a session that did not end in time");
-    }
 }

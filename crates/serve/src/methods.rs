@@ -3,6 +3,7 @@
 //! A method decides at once, or hands the work to a session or the hub; then its `finish` answers when the work is done.
 //! Nothing here waits. Methods speak v1; see `dialect` for the rest.
 
+mod attach;
 mod authenticate;
 mod cancel;
 mod cancel_request;
@@ -23,6 +24,8 @@ mod set_model;
 mod set_title;
 mod settings_change;
 mod steering;
+
+pub(crate) use open::ScopeSlot;
 
 use wire::acp::{AgentCall, AgentNote};
 use wire::{RequestId, RpcError};

@@ -75,6 +75,8 @@ struct Item {
     what: What,
     /// How much to return to the budgets.
     cost: usize,
+    /// The number of the record that it completes, if the client is to know it.
+    seq: Option<u64>,
 }
 
 enum What {
@@ -173,7 +175,7 @@ impl Outbox {
         if cost == 0 {
             self.answer_bytes += line.len();
         }
-        self.push(session, Item { what: What::Line(line), cost });
+        self.push(session, Item { what: What::Line(line), cost, seq: None });
     }
 
     /// Queues a call of ours, unless its line exceeds the limit of its method.
@@ -203,7 +205,7 @@ impl Outbox {
     }
 
     /// Returns room to the budgets of a session and the connection.
-    fn give_back(&mut self, session: &SessionId, cost: usize) {
+    pub(crate) fn give_back(&mut self, session: &SessionId, cost: usize) {
         self.total.add_permits(cost);
         if let Some(queue) = self.sessions.get(session) {
             queue.budget.add_permits(cost);
@@ -212,12 +214,21 @@ impl Outbox {
 
     /// Queues an event. Merges it with text of the same message, or an update of the same tool call, that still waits; splits
     /// text that is too long for one update.
-    pub(crate) fn push_event(&mut self, session: &SessionId, mut event: Event, cost: usize) {
+    /// A numbered event is merged with nothing but text that directly precedes it, so that the numbers stay in order.
+    pub(crate) fn push_event(
+        &mut self,
+        session: &SessionId,
+        mut event: Event,
+        cost: usize,
+        seq: Option<u64>,
+    ) {
         let Some(text) = size::text_of(&event) else {
-            if let Some(freed) = self.merge(session, &mut event, cost) {
+            if seq.is_none()
+                && let Some(freed) = self.merge(session, &mut event, cost)
+            {
                 self.give_back(session, freed);
             } else {
-                self.push(session, Item { what: What::Event(event), cost });
+                self.push(session, Item { what: What::Event(event), cost, seq });
             }
             return;
         };
@@ -225,14 +236,18 @@ impl Outbox {
         let most = self.limits.update.saturating_sub(overhead).max(TEXT_OVERHEAD);
         let length = size::json_length(text);
         if length <= most {
-            self.push_text(session, event, length, cost, most);
+            self.push_text(session, Item { what: What::Text(event, length), cost, seq }, most);
             return;
         }
         let mut rest = cost;
-        for chunk in size::split_text(text, most) {
+        let mut chunks = size::split_text(text, most).peekable();
+        while let Some(chunk) = chunks.next() {
             let length = size::json_length(chunk);
-            let event = size::with_text(&event, chunk.to_owned());
-            self.push_text(session, event, length, std::mem::take(&mut rest), most);
+            let what = What::Text(size::with_text(&event, chunk.to_owned()), length);
+            // Only with its last part the client has the whole record.
+            let seq = seq.filter(|_| chunks.peek().is_none());
+            let item = Item { what, cost: std::mem::take(&mut rest), seq };
+            self.push_text(session, item, most);
         }
     }
 
@@ -276,25 +291,34 @@ impl Outbox {
         None
     }
 
-    fn push_text(
-        &mut self,
-        session: &SessionId,
-        event: Event,
-        length: usize,
-        cost: usize,
-        most: usize,
-    ) {
-        if let Some(queue) = self.sessions.get_mut(session)
-            && let Some(Item { what: What::Text(waiting, waiting_length), cost: waiting_cost }) =
-                queue.items.back_mut()
+    fn push_text(&mut self, session: &SessionId, item: Item, most: usize) {
+        if let What::Text(event, length) = &item.what
+            && let Some(queue) = self.sessions.get_mut(session)
+            && let Some(last) = queue.items.back_mut()
+            && let What::Text(waiting, waiting_length) = &mut last.what
             && *waiting_length + length <= most
-            && size::append_text(waiting, &event)
+            && size::append_text(waiting, event)
         {
             *waiting_length += length;
-            *waiting_cost += cost;
+            last.cost += item.cost;
+            last.seq = item.seq;
             return;
         }
-        self.push(session, Item { what: What::Text(event, length), cost });
+        self.push(session, item);
+    }
+
+    /// Drops the updates of a session that wait, because the client asks for them again by number.
+    pub(crate) fn drop_updates(&mut self, session: &SessionId) {
+        let Some(queue) = self.sessions.get_mut(session) else { return };
+        let (lines, updates): (VecDeque<Item>, VecDeque<Item>) =
+            queue.items.drain(..).partition(|item| matches!(item.what, What::Line(_)));
+        queue.items = lines;
+        if queue.items.is_empty() {
+            queue.is_ready = false;
+            self.ready.retain(|ready| ready != session);
+        }
+        let cost = updates.iter().map(|item| item.cost).sum();
+        self.give_back(session, cost);
     }
 
     fn push(&mut self, session: &SessionId, item: Item) {
@@ -393,7 +417,7 @@ impl Queue {
                 }
             }
             What::Event(event) | What::Text(event, _) => {
-                update::print(batch, printer, session, event, most);
+                update::print(batch, printer, session, event, item.seq, most);
             }
         }
         self.budget.add_permits(item.cost);

@@ -31,6 +31,10 @@ pub(crate) enum FromSession {
         event: Event,
         /// How much of the budgets it uses.
         cost: usize,
+        /// The number of its record, if the client is to know it.
+        seq: Option<u64>,
+        /// For which attachment to a shared session it is; `None` if the session is not shared.
+        attachment: Option<u64>,
     },
     /// Send the client this line.
     Line { session: SessionId, line: Vec<u8>, cost: usize },

@@ -9,6 +9,7 @@ use wire::RequestId;
 
 use crate::dialect::SessionExtras;
 use crate::rate::Window;
+use crate::shared::SharedSession;
 use crate::workspace::ServersSlot;
 
 /// A session as its connection knows it.
@@ -26,6 +27,22 @@ pub(crate) struct SessionEntry {
     /// The turn that runs.
     pub(crate) turn: Option<RunningTurn>,
     pub(crate) prompts: Window,
+    /// Its link to the session, if that outlives the connection.
+    pub(crate) shared: Option<SharedLink>,
+}
+
+/// How a connection is attached to a session that outlives it.
+#[derive(Clone)]
+pub(crate) struct SharedLink {
+    pub(crate) session: Arc<SharedSession>,
+    pub(crate) attachment: u64,
+}
+
+impl SessionEntry {
+    /// Tells whether a turn runs, for this client or another one.
+    pub(crate) fn is_running(&self) -> bool {
+        self.turn.is_some() || self.shared.as_ref().is_some_and(|link| link.session.is_running())
+    }
 }
 
 /// A turn that runs.

@@ -82,7 +82,7 @@ async fn stream(store: &Store) {
     for round in 0..10 {
         for number in 0..UPDATES {
             store
-                .append_event(&session, text(round * UPDATES + number), Some(Box::new(drop)))
+                .append_event(&session, text(round * UPDATES + number), Some(Box::new(|_, _| ())))
                 .await
                 .unwrap();
         }

@@ -3,6 +3,7 @@
 //! Does no IO: feed it records in order and take events. [`Replay::close`] closes what a crash left open, and returns the
 //! records to append so that it stays closed.
 
+mod prompts;
 mod turns;
 
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::Event;
+use engine::ports::PromptEnd;
 use engine::words::Bill;
 use engine::words::History;
 use engine::words::{
@@ -22,6 +24,7 @@ use serde_json::Value;
 
 use crate::journal::Stored;
 use crate::record::{self, Decoded, Name, PromptKind, Record};
+use prompts::PromptLog;
 use turns::TurnLog;
 
 /// The longest history that is restored for the model, in bytes. It is longer than any context window.
@@ -51,6 +54,7 @@ pub struct Replay {
     history: History,
     history_bytes: usize,
     turns: TurnLog,
+    prompts: PromptLog,
     /// The text of the current answer.
     answer_text: String,
     /// The thoughts of the current answer, if it is complete.
@@ -123,8 +127,22 @@ pub struct Replayed {
     pub bill: Bill,
     /// Problems with the records, for the user.
     pub problems: Vec<String>,
+    /// What became of the last prompts, the oldest first.
+    pub prompts: Vec<(MessageId, PromptEnd)>,
     /// The last events to show.
     pub events: Vec<Event>,
+}
+
+/// Returns the events that show a prompt.
+pub(crate) fn prompt_events(
+    message: &Name,
+    blocks: Vec<record::Block>,
+    asides: Vec<Option<Value>>,
+) -> Vec<Event> {
+    let message = MessageId::new(message.0.clone());
+    let metas = asides.into_iter().chain(std::iter::repeat(None));
+    let blocks = record::blocks_out(blocks).into_iter().zip(metas);
+    blocks.map(|(block, meta)| Event::User { message: message.clone(), block, meta }).collect()
 }
 
 impl Replay {
@@ -152,6 +170,7 @@ impl Replay {
             // The large values of an answer are restored before it is replayed.
             Record::Own { .. } | Record::AnswerLargeValues { .. } => {}
             Record::Prompt { message, kind, blocks, asides } => {
+                self.prompts.begin(&message, kind);
                 self.prompt(&message, kind, blocks, asides);
             }
             Record::Text { ref text, .. } => {
@@ -206,7 +225,10 @@ impl Replay {
                 self.spent += dollars.unwrap_or_default();
             }
             Record::Compacted { summary, from, cap } => self.compacted(summary, from, cap),
-            Record::TurnEnd { .. } => self.end_turn("cancelled before it ended"),
+            Record::TurnEnd { stop } => {
+                self.prompts.end(stop);
+                self.end_turn("cancelled before it ended");
+            }
             Record::Interrupted {} => self.end_turn(NOT_RUN_TO_MODEL),
         }
     }
@@ -268,14 +290,9 @@ impl Replay {
             self.is_turn_open = true;
             self.is_command = kind == PromptKind::Command;
         }
-        let blocks = record::blocks_out(blocks);
+        self.events.extend(prompt_events(message, blocks.clone(), asides));
         let message = MessageId::new(message.0.clone());
-        let mut asides = asides.into_iter();
-        for block in blocks.iter().cloned() {
-            let (message, meta) = (message.clone(), asides.next().flatten());
-            self.events.push(Event::User { message, block, meta });
-        }
-        let prompt = Prompt::from(blocks);
+        let prompt = Prompt::from(record::blocks_out(blocks));
         if matches!(kind, PromptKind::Message | PromptKind::Continue) {
             self.history.begin_turn(&message);
             self.turns.begin(message, prompt.title().unwrap_or_default(), self.history.len());
@@ -527,6 +544,7 @@ impl Replay {
             spent: self.spent,
             bill: self.bill,
             problems,
+            prompts: self.prompts.finish(),
             events: self.events,
         }
     }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use engine::Event;
 use engine::ports::{
-    Content, DisplayPermit, Editor, FileChange, Journal, JournalError, Listing, PendingWrite,
-    Query, Record, SessionInfo, SpanScope, State, StoredSession,
+    Content, DisplayPermit, Editor, EventPage, FileChange, Journal, JournalError, Listing,
+    PendingWrite, Place, Query, Record, SessionInfo, SpanScope, State, StoredSession,
 };
 use engine::words::Turns;
 use engine::words::{ContentId, SessionId};
@@ -22,8 +22,8 @@ use crate::copy::conversation;
 use crate::journal::Stored;
 use crate::location::check_writable;
 use crate::options::{CustomBackend, Options, Shared};
-use crate::record::{self, event_in, record_in};
-use crate::replay::{Replay, Replayed};
+use crate::record::{self, Decoded, event_in, record_in};
+use crate::replay::{Replay, Replayed, prompt_events};
 use crate::writer::{self, Append, Claiming, Job, Sync, Writer};
 
 /// How many jobs may wait. When the channel is full, the session that sends another waits.
@@ -198,6 +198,20 @@ async fn show_all(editor: Option<&dyn Editor>, events: Vec<Event>) {
     }
 }
 
+/// Returns what a record showed, and the prompt of one. Only the last event completes the record.
+fn shown_events(stored: &Stored) -> Vec<(Place, Event)> {
+    let events = match stored.record.decode() {
+        Decoded::Record(record::Record::Prompt { message, blocks, asides, .. }) => {
+            prompt_events(&message, blocks, asides)
+        }
+        Decoded::Record(record) => record::event_out(record).into_iter().collect(),
+        Decoded::Opaque | Decoded::Damaged => Vec::new(),
+    };
+    let parts = events.len().saturating_sub(1);
+    let places = std::iter::repeat_n(Place::Part, parts).chain([Place::Record(stored.seq)]);
+    places.zip(events).collect()
+}
+
 fn store_stopped() -> JournalError {
     JournalError::Failed("the store has stopped".to_owned())
 }
@@ -258,6 +272,7 @@ impl Journal for Store {
                     spent: replayed.spent,
                     bill: replayed.bill,
                     problems: replayed.problems,
+                    prompts: replayed.prompts,
                 }),
                 Err(err) => {
                     if taken.is_fresh {
@@ -319,7 +334,7 @@ impl Journal for Store {
             if self.options.late_for_tests
                 && let Some((event, show)) = shown.take()
             {
-                show(event);
+                show(event, Place::Unrecorded);
                 return self
                     .send(Job::Append(Append {
                         session: session.clone(),
@@ -338,6 +353,25 @@ impl Journal for Store {
                 return Ok(());
             }
             done.await.map_err(|_| store_stopped())?
+        }
+        .boxed()
+    }
+
+    fn events_after<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: Option<u64>,
+    ) -> BoxFuture<'a, Result<EventPage, JournalError>> {
+        async move {
+            let Some(after) = after else {
+                let session = session.clone();
+                let last = self.run_on_thread(move |writer| writer.head(&session)).await?;
+                return Ok(EventPage { last, ..EventPage::default() });
+            };
+            let page = self.page(session, after + 1).await?;
+            let last = page.last().map_or(after, |stored| stored.seq);
+            let events = page.iter().flat_map(shown_events).collect();
+            Ok(EventPage { events, last })
         }
         .boxed()
     }

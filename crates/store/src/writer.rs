@@ -284,9 +284,10 @@ impl Writer {
                 self.shared.has_failed.store(false, Ordering::Release);
             }
         }
-        for append in batch.appends {
+        let places = batch.places(head);
+        for (append, place) in batch.appends.into_iter().zip(places) {
             if let Some((event, show)) = append.shown {
-                show(event);
+                show(event, place);
             }
             let outcome = match (&append.record, &turn_failed) {
                 (Some(Record::TurnEnd { .. }), Some(err)) => Err(err.clone()),
@@ -399,6 +400,14 @@ impl Writer {
             info.state = State::Paused;
         }
         info
+    }
+
+    /// Returns the number of the last record of a session.
+    pub(crate) fn head(&mut self, session: &SessionId) -> Result<u64, JournalError> {
+        match self.owned.get(session) {
+            Some(owned) => Ok(owned.head),
+            None => Err(JournalError::Failed("the session is not open here".to_owned())),
+        }
     }
 
     pub(crate) fn read(

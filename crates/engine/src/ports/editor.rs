@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
-use super::event::{DisplayPermit, Event};
+use super::event::{DisplayPermit, Event, Place};
 use super::form::{Form, FormAnswer, Page};
 use crate::words::{Answer, ExitStatus, Question, TerminalId, ToolFailure};
 
@@ -21,7 +21,7 @@ pub trait Editor: Send + Sync {
     fn show(&self, event: Event) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if let Some(show) = self.reserve(&event).await {
-                show(event);
+                show(event, Place::Unrecorded);
             }
         })
     }

@@ -119,5 +119,17 @@ pub enum CompactionStatus {
     Cancelled,
 }
 
-/// Shows an event for which room was reserved. Never waits; the journal calls it on whatever thread wrote the event.
-pub type DisplayPermit = Box<dyn FnOnce(Event) + Send>;
+/// Where an event is in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Not in the journal: it is only shown.
+    Unrecorded,
+    /// In a record that also has the event that is shown next: chunks of text are stored together.
+    Part,
+    /// In the record of this number, with which it is complete.
+    Record(u64),
+}
+
+/// Shows an event for which room was reserved, and takes its place in the journal. Never waits; the journal calls it on
+/// whatever thread wrote the event.
+pub type DisplayPermit = Box<dyn FnOnce(Event, Place) + Send>;

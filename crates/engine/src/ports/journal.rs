@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::editor::Editor;
 use super::error::JournalError;
-use super::event::{DisplayPermit, Event};
+use super::event::{DisplayPermit, Event, Place};
 use crate::words::{
     Bill, ContentId, Cut, History, MessageId, ModeId, ModelId, Prompt, SessionId, StopReason,
     Thinking, Thought, ToolCallId, ToolRequest, Turns, Usage,
@@ -119,6 +119,20 @@ pub trait Journal: Send + Sync {
         event: Event,
         show: Option<DisplayPermit>,
     ) -> BoxFuture<'a, Result<(), JournalError>>;
+
+    /// Reads the events of the next records after the one of this number; `None` reads nothing, and returns the number of
+    /// the last record. The session must be open here.
+    fn events_after<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: Option<u64>,
+    ) -> BoxFuture<'a, Result<EventPage, JournalError>> {
+        let _nothing_stored = session;
+        Box::pin(std::future::ready(Ok(EventPage {
+            last: after.unwrap_or(0),
+            ..EventPage::default()
+        })))
+    }
 
     /// Saves the content of a file before and after a change; returns when a crash of this process can no longer lose it.
     fn save_change<'a>(
@@ -321,6 +335,26 @@ pub enum FileError {
     Failed(String),
 }
 
+/// Some consecutive events of a session, as they were shown.
+#[derive(Debug, Default)]
+pub struct EventPage {
+    /// The events, each with its place. Prompts of the user are among them.
+    pub events: Vec<(Place, Event)>,
+    /// The number of the last record that was read. At the end of the journal it is the number that was given.
+    pub last: u64,
+}
+
+/// What became of a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptEnd {
+    /// Its turn ended; `None` after a failure.
+    Ended(Option<StopReason>),
+    /// A crash ended its turn, which can be continued.
+    Interrupted,
+    /// A crash ended its slash command, which is not repeated.
+    CommandInterrupted,
+}
+
 /// Who a prompt is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptKind {
@@ -385,6 +419,8 @@ pub struct StoredSession {
     pub bill: Bill,
     /// What could not be read, for the user.
     pub problems: Vec<String>,
+    /// What became of the last prompts, the oldest first.
+    pub prompts: Vec<(MessageId, PromptEnd)>,
 }
 
 impl StoredSession {
@@ -408,6 +444,7 @@ impl StoredSession {
             spent: 0.0,
             bill: Bill::default(),
             problems: Vec::new(),
+            prompts: Vec::new(),
         }
     }
 }

@@ -7,7 +7,7 @@ use futures_util::future::{self, BoxFuture};
 
 use super::editor::Editor;
 use super::error::JournalError;
-use super::event::{DisplayPermit, Event};
+use super::event::{DisplayPermit, Event, Place};
 use super::journal::{
     FileChange, Journal, Listing, PendingWrite, Query, Record, SessionInfo, State, StoredSession,
 };
@@ -71,7 +71,7 @@ impl Journal for NoJournal {
         show: Option<DisplayPermit>,
     ) -> BoxFuture<'a, Result<(), JournalError>> {
         if let Some(show) = show {
-            show(event);
+            show(event, Place::Unrecorded);
         }
         future::ready(Ok(())).boxed()
     }

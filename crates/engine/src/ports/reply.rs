@@ -14,6 +14,11 @@ impl<T> Reply<T> {
         Reply(Some(Box::new(send)))
     }
 
+    /// Drops the reply without an answer: the caller answers in another way.
+    pub fn discard(mut self) {
+        self.0 = None;
+    }
+
     /// Sends the answer.
     pub fn send(mut self, answer: Result<T, Error>) {
         if let Some(send) = self.0.take() {

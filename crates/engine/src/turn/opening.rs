@@ -1,6 +1,6 @@
 //! Opens a session: a new one, one from the journal, or a copy of one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -57,6 +57,17 @@ pub enum Start {
         /// The working directory, if it is another than before.
         cwd: Option<PathBuf>,
     },
+}
+
+impl Start {
+    /// Returns the working directory that the client names.
+    #[must_use]
+    pub fn cwd(&self) -> Option<&Path> {
+        match self {
+            Start::New { cwd } => Some(cwd),
+            Start::Load { cwd, .. } | Start::Fork { cwd, .. } => cwd.as_deref(),
+        }
+    }
 }
 
 /// A session that was opened.

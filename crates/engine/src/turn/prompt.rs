@@ -10,7 +10,7 @@ use super::{context, hooks, instructions, isolated, resume, run_turn, undo};
 use crate::ports::{
     Error, Event, Expanded, IsolatedTurn, PromptKind, Record, Settings, Severity, TurnOverrides,
 };
-use crate::words::{History, Message, Prompt, StopReason, iso_8601};
+use crate::words::{History, Message, MessageId, Prompt, StopReason, iso_8601};
 
 /// How a session gets its title.
 pub(crate) struct Naming<'a> {
@@ -34,24 +34,26 @@ enum Resolved {
 pub(crate) async fn answer(
     cx: &mut TurnCx<'_>,
     prompt: Prompt,
+    message: Option<MessageId>,
     naming: Naming<'_>,
 ) -> Result<StopReason, TurnError> {
+    let message = message.unwrap_or_else(|| cx.fresh_message());
     let title = prompt.title();
     match resolve(cx, &prompt).await? {
         Resolved::Builtin(command) => {
-            begin(cx, &prompt, PromptKind::Command).await?;
+            begin(cx, message, &prompt, PromptKind::Command).await?;
             run_builtin(cx, command).await
         }
         Resolved::Isolated(isolated) => {
-            begin(cx, &prompt, PromptKind::Command).await?;
+            begin(cx, message, &prompt, PromptKind::Command).await?;
             isolated::run(cx, &prompt, isolated).await
         }
         Resolved::Continue => {
-            begin(cx, &prompt, PromptKind::Continue).await?;
+            begin(cx, message, &prompt, PromptKind::Continue).await?;
             run(cx, TurnOverrides::default()).await
         }
         Resolved::Turn(prompt, overrides) => {
-            begin(cx, &prompt, PromptKind::Message).await?;
+            begin(cx, message, &prompt, PromptKind::Message).await?;
             name_session(cx, &naming, title, &prompt).await?;
             let before = cx.settings();
             let during = before.with(overrides.mode.as_ref(), overrides.model.as_ref());
@@ -60,6 +62,16 @@ pub(crate) async fn answer(
             run(cx, overrides).await
         }
     }
+}
+
+/// Continues a turn that a crash interrupted, for a prompt that was sent again: the model is asked from where it was.
+pub(crate) async fn resume(
+    cx: &mut TurnCx<'_>,
+    message: Option<MessageId>,
+) -> Result<StopReason, TurnError> {
+    let message = message.unwrap_or_else(|| cx.fresh_message());
+    begin(cx, message, &Prompt::default(), PromptKind::Continue).await?;
+    run(cx, TurnOverrides::default()).await
 }
 
 /// Finds out what a prompt is for.
@@ -124,8 +136,12 @@ async fn check_length(prompt: &Prompt, settings: &Settings) -> Result<(), Error>
 }
 
 /// Journals the prompt and marks the beginning of a turn.
-async fn begin(cx: &mut TurnCx<'_>, prompt: &Prompt, kind: PromptKind) -> Result<(), TurnError> {
-    let message = cx.fresh_message();
+async fn begin(
+    cx: &mut TurnCx<'_>,
+    message: MessageId,
+    prompt: &Prompt,
+    kind: PromptKind,
+) -> Result<(), TurnError> {
     let record = Record::Prompt { message: &message, prompt, kind };
     cx.turn.pending_prompt = Some(cx.begin(record).await?);
     if kind != PromptKind::Command {

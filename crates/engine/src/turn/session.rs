@@ -4,6 +4,7 @@ mod controls;
 mod handle;
 mod run_prompt;
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError};
@@ -21,10 +22,10 @@ use super::steering::Steering;
 use super::title::Titler;
 use crate::permission::policy::Policy;
 use crate::ports::{
-    Clock, Editor, Error, Files, InstructionSource, Journal, JournalError, Preferences, Reply,
-    SessionInfo, Settings, SpanScope, Spans, State, StoredSession, Toolbox,
+    Clock, Editor, Error, Files, InstructionSource, Journal, JournalError, Preferences, PromptEnd,
+    Reply, SessionInfo, Settings, SpanScope, Spans, State, StoredSession, Toolbox,
 };
-use crate::words::{History, ModelId, Thinking};
+use crate::words::{History, MessageId, ModelId, Thinking};
 
 pub use self::handle::{Change, Command, Origin, Permit, SessionHandle};
 
@@ -88,6 +89,8 @@ pub(crate) struct Session {
     saved: (ModelId, Thinking),
     /// Whether it is loaded here.
     presence: Presence,
+    /// What became of the last prompts, for those that are sent again.
+    prompts: VecDeque<(MessageId, PromptEnd)>,
     mailbox: mpsc::Receiver<Command>,
 }
 
@@ -144,6 +147,7 @@ impl Session {
             history: stored.history,
             context: ContextState::default(),
             presence: Presence::Loaded,
+            prompts: stored.prompts.into(),
             mailbox,
         }
     }
@@ -151,8 +155,8 @@ impl Session {
     /// Serves the session until it is closed or its last handle is dropped.
     pub(crate) async fn run(mut self) {
         while let Some(command) = self.next_command().await {
-            if !matches!(command, Command::Close(_) | Command::Lose)
-                && let Err(err) = self.be_loaded(matches!(command, Command::Replay { .. })).await
+            if !matches!(command, Command::Close(..) | Command::Lose)
+                && let Err(err) = self.be_loaded(command.is_load()).await
             {
                 command.refuse(err);
                 continue;
@@ -160,7 +164,7 @@ impl Session {
             match command {
                 Command::Prompt { prompt, origin, cancel, reply } => {
                     match self.run_prompt(prompt, origin, cancel, reply).await {
-                        Some(End::Closed(reply)) => return self.close(reply).await,
+                        Some(End::Closed(state, reply)) => return self.close(state, reply).await,
                         Some(End::Dropped) => break,
                         Some(End::Lost) => self.lose().await,
                         None => self.move_on().await,
@@ -176,7 +180,7 @@ impl Session {
                     }
                     reply.send(replayed);
                 }
-                Command::Close(reply) => return self.close(reply).await,
+                Command::Close(state, reply) => return self.close(state, reply).await,
                 Command::Lose => self.lose().await,
                 other => self.controls.apply(other).await,
             }
@@ -274,7 +278,9 @@ impl Session {
             Presence::Paused(_) => {}
         }
         let loaded = shared.journal.load(id, None).await;
-        self.history = loaded.map_err(|err| Error::of_journal(id, err))?.history;
+        let loaded = loaded.map_err(|err| Error::of_journal(id, err))?;
+        self.history = loaded.history;
+        self.prompts = loaded.prompts.into();
         toolbox.start(&workspace.editor);
         self.presence = Presence::Loaded;
         Ok(())
@@ -298,8 +304,8 @@ impl Session {
     }
 
     /// Ends a session that the client closes.
-    async fn close(mut self, reply: Reply<()>) {
-        self.release(State::Completed).await;
+    async fn close(mut self, state: State, reply: Reply<()>) {
+        self.release(state).await;
         self.mailbox.close();
         reply.send(Ok(()));
         // Commands that arrived after the close get a proper error; dropped, they would look like an internal one.

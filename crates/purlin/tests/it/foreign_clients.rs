@@ -22,15 +22,31 @@ const PURLIN: &str = env!("CARGO_BIN_EXE_purlin");
 const JUDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conformance/judge");
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the judge is no child of the agent, but its parent")]
 fn npm_sdk_client_is_satisfied() {
+    run_judge(&[PURLIN, "acp", "--forget", "--model", "script:judge.acp"]);
+}
+
+// R: S10, W16
+#[test]
+fn npm_sdk_client_is_satisfied_over_websocket_and_http() {
+    for transport in ["ws", "http"] {
+        let serve = ["serve", "--listen", "127.0.0.1:0", "--model", "script:judge.acp"];
+        run_judge(&[&["--over", transport, PURLIN], &serve[..]].concat());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the judge is no child of the agent, but its parent")]
+fn run_judge(arguments: &[&str]) {
+    let home = Directory::new();
     assert!(
         Path::new(JUDGE).join("node_modules").exists(),
         "the packages of conformance/judge are not installed: run cargo xtask test"
     );
     let output = std::process::Command::new("node")
         .current_dir(JUDGE)
-        .args(["judge.mjs", PURLIN, "acp", "--forget", "--model", "script:judge.acp"])
+        .arg("judge.mjs")
+        .args(arguments)
+        .env("XDG_DATA_HOME", home.path())
         .output()
         .expect("node is missing: run cargo xtask test");
     assert!(

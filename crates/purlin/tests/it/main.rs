@@ -66,6 +66,8 @@ mod second_process;
 #[cfg(target_os = "linux")]
 mod secrets;
 #[cfg(target_os = "linux")]
+#[cfg(unix)]
+mod server;
 mod server_sandbox;
 #[cfg(target_os = "linux")]
 mod session_worktrees;

@@ -288,6 +288,16 @@ struct TerminalParams {
     terminal_id: schema::TerminalId,
 }
 
+/// Tells whether a client with these capabilities wants an event.
+pub(crate) fn is_wanted(event: &Event, offers: Offers) -> bool {
+    match event {
+        Event::Notice { .. } => offers.notices,
+        Event::Compaction { .. } | Event::CompactionSummary { .. } => offers.compaction,
+        Event::Usage { .. } | Event::Info { .. } | Event::Settings(_) => offers.later_updates,
+        _ => true,
+    }
+}
+
 /// Waits until the rate limit allows one more.
 async fn wait_for(window: &Mutex<Window>) {
     loop {
@@ -302,25 +312,16 @@ async fn wait_for(window: &Mutex<Window>) {
 impl Editor for AcpEditor {
     fn reserve<'a>(&'a self, event: &'a Event) -> BoxFuture<'a, Option<DisplayPermit>> {
         async move {
-            let is_wanted = match event {
-                Event::Notice { .. } => self.offers.notices,
-                Event::Compaction { .. } | Event::CompactionSummary { .. } => {
-                    self.offers.compaction
-                }
-                Event::Usage { .. } | Event::Info { .. } | Event::Settings(_) => {
-                    self.offers.later_updates
-                }
-                _ => true,
-            };
-            if !is_wanted {
+            if !is_wanted(event, self.offers) {
                 return None;
             }
             let bytes = size::weight(event);
             let room = self.take_room(bytes).await?;
             let place = self.outlet.to_dispatcher.clone().reserve_owned().await.ok()?;
             let session = self.session.clone();
-            let show: DisplayPermit = Box::new(move |event| {
-                place.send(FromSession::Event { session, event, cost: room.spend() });
+            let show: DisplayPermit = Box::new(move |event, _| {
+                let (cost, seq, attachment) = (room.spend(), None, None);
+                place.send(FromSession::Event { session, event, cost, seq, attachment });
             });
             Some(show)
         }

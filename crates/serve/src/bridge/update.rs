@@ -26,18 +26,20 @@ pub(crate) fn print(
     printer: NotePrinter,
     session: &SessionId,
     event: Event,
+    seq: Option<u64>,
     most: usize,
 ) {
     let start = out.len();
     let may_exceed = size::weight(&event) > most / SURELY_FITS;
     let whole = may_exceed.then(|| event.clone());
-    print_event(out, printer, session, event, most);
+    print_event(out, printer, session, event, seq, most);
     let Some(whole) = whole else { return };
     let mut room = most;
     while out.len() - start > most && room > SMALLEST {
         room /= 2;
         out.truncate(start);
-        print_event(out, printer, session, fit::shorten(whole.clone(), room), most);
+        let shortened = fit::shorten(whole.clone(), room);
+        print_event(out, printer, session, shortened, seq, most);
     }
     if out.len() - start > most {
         out.truncate(start);
@@ -50,23 +52,30 @@ fn print_event(
     printer: NotePrinter,
     session: &SessionId,
     event: Event,
+    seq: Option<u64>,
     most: usize,
 ) {
-    if !print_tool(out, printer, session, &event)
+    if !print_tool(out, printer, session, &event, seq)
         && let Some(update) = event_out(event, most)
     {
-        print_note(out, printer, session, &update);
+        print_note(out, printer, session, &update, seq);
     }
 }
 
 /// Appends a tool call or its update; false for any other event.
-fn print_tool(out: &mut Vec<u8>, printer: NotePrinter, session: &SessionId, event: &Event) -> bool {
+fn print_tool(
+    out: &mut Vec<u8>,
+    printer: NotePrinter,
+    session: &SessionId,
+    event: &Event,
+    seq: Option<u64>,
+) -> bool {
     let call = match event {
         Event::ToolCall(call) => CallOut::first(call),
         Event::ToolUpdate(id, update) => CallOut::update(id, update),
         _ => return false,
     };
-    print_note(out, printer, session, &call);
+    print_note(out, printer, session, &call, seq);
     true
 }
 
@@ -75,8 +84,10 @@ fn print_note(
     printer: NotePrinter,
     session: &SessionId,
     update: &impl Serialize,
+    seq: Option<u64>,
 ) {
-    let note = Note { session_id: session.as_str(), update };
+    let meta = seq.map(|seq| NoteMeta { seq });
+    let note = Note { session_id: session.as_str(), update, meta };
     if let Err(err) = printer.print(out, UPDATE, &note) {
         tracing::error!(%session, "cannot write an update: {err}");
     }
@@ -88,6 +99,14 @@ fn print_note(
 struct Note<'a, T> {
     session_id: &'a str,
     update: &'a T,
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<NoteMeta>,
+}
+
+/// The number of the record that an update completes. A client that has lost its connection names the last one it has.
+#[derive(Serialize)]
+struct NoteMeta {
+    seq: u64,
 }
 
 /// Converts an event; `None` for a tool call, which is printed directly.
@@ -219,7 +238,7 @@ mod tests {
 
     fn line(event: Event) -> Value {
         let mut out = Vec::new();
-        print(&mut out, NotePrinter::default(), &SessionId::new("s"), event, 100 * 1024);
+        print(&mut out, NotePrinter::default(), &SessionId::new("s"), event, None, 100 * 1024);
         assert!(out.len() <= 100 * 1024, "{} bytes", out.len());
         serde_json::from_slice::<Value>(&out).unwrap()["params"]["update"].clone()
     }

@@ -54,6 +54,7 @@ mod tests {
                     NotePrinter(dialect),
                     &SessionId::new("s"),
                     event,
+                    None,
                     100 * 1024,
                 );
                 assert!(out.len() <= 100 * 1024, "{dialect:?}: {} bytes", out.len());

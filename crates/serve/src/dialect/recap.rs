@@ -38,7 +38,7 @@ impl Recap {
         self.note_changes(event);
         let mut line = Vec::new();
         let printer = NotePrinter(Dialect::Container);
-        update::print(&mut line, printer, session, event.clone(), self.room);
+        update::print(&mut line, printer, session, event.clone(), None, self.room);
         // Nothing is printed for an event that the dialect cannot express.
         let Ok(mut note) = serde_json::from_slice::<Value>(&line) else { return };
         let Value::Array(blocks) = note["params"]["content"].take() else { return };

@@ -1,5 +1,6 @@
 //! `session/close`: ends a session here; what is stored of it stays.
 
+use engine::ports::State;
 use engine::session::Command;
 use serde_json::json;
 use wire::acp::schema;
@@ -20,6 +21,6 @@ pub(super) fn run(
         connection.answer_in_order(&session, id, &outcome.map(|()| json!({})));
         connection.forget_session(&session);
     })?;
-    permit.send(Command::Close(reply));
+    permit.send(Command::Close(State::Completed, reply));
     Ok(())
 }

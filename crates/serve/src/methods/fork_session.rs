@@ -1,7 +1,6 @@
 //! `session/fork`: opens a copy of a stored session.
 
 use engine::hub::Start;
-use engine::words::SessionId;
 use wire::acp::{schema, tolerate};
 use wire::{RequestId, RpcError};
 
@@ -19,7 +18,7 @@ pub(super) fn run(
     let more_directories = request.additional_directories.unwrap_or_default();
     check_directories(request.cwd.as_deref(), &more_directories)?;
     let request = OpenRequest {
-        session: SessionId::new(connection.services.clock.fresh_id()),
+        session: connection.services.fresh_session(),
         start: Start::Fork { of: session_in(&request.session_id), cwd: request.cwd },
         mode: None,
         more_directories,

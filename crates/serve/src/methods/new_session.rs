@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use engine::hub::Start;
-use engine::words::{ModeId, SessionId};
+use engine::words::ModeId;
 use serde_json::Value;
 use wire::acp::{mcp_servers, members, schema};
 use wire::{RequestId, RpcError};
@@ -25,7 +25,7 @@ pub(super) fn run(
     let mode = members::meta_value(meta.as_ref(), "mode").and_then(Value::as_str).map(ModeId::new);
     let problems = members::take_meta_value(&mut meta, mcp_servers::PROBLEMS);
     let request = OpenRequest {
-        session: SessionId::new(connection.services.clock.fresh_id()),
+        session: connection.services.fresh_session(),
         start: Start::New { cwd },
         mode,
         more_directories: request.additional_directories,

@@ -1,7 +1,8 @@
 //! What `session/new`, `session/load`, `session/resume` and `session/fork` share: a session is opened and announced.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use engine::Error;
 use engine::hub::{HubCommand, OpenWorkspace, OpenedSession, Start, Workspace};
@@ -12,10 +13,12 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use settings::Limits;
 use tokio::sync::Semaphore;
+use tools::scope::Scope;
 use wire::acp::models::SessionReply;
 use wire::acp::{fault, schema, tolerate};
 use wire::{RequestId, RpcError};
 
+use super::attach;
 use crate::bridge::editor::AcpEditor;
 use crate::bridge::options::{models_out, modes_out, options_out};
 use crate::bridge::session_in;
@@ -26,6 +29,7 @@ use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::outlet::Outlet;
 use crate::rate::Window;
 use crate::session_entry::SessionEntry;
+use crate::shared::{SharedEditor, Stage};
 use crate::workspace::{OpenSpec, ServersSlot, Workspaces};
 
 /// How a session is to be opened.
@@ -41,7 +45,7 @@ pub(super) struct OpenRequest {
 }
 
 /// Makes a method's response from the session's id, its modes and its options.
-type Respond<T> =
+pub(super) type Respond<T> =
     fn(schema::SessionId, schema::SessionModeState, Vec<schema::SessionConfigOption>) -> T;
 
 /// Whether the client is shown the history of a stored session.
@@ -58,6 +62,10 @@ pub(super) fn open<T: Serialize + 'static>(
     request: OpenRequest,
     respond: Respond<T>,
 ) -> Result<(), RpcError> {
+    if let Some(tenant) = connection.services.tenant.clone() {
+        let attach = attach::fresh(&request.start);
+        return attach::open(connection, id, request, attach, &tenant, respond);
+    }
     let OpenRequest { session, start, mode, more_directories, servers } = request;
     let hub = connection.services.hub.clone();
     let permit = hub.reserve().map_err(|err| connection.error_out(&err))?;
@@ -79,6 +87,7 @@ pub(super) fn open<T: Serialize + 'static>(
                     servers: servers_of_entry,
                     turn: None,
                     prompts: Window::new(connection.services.limits.prompts_per_minute),
+                    shared: None,
                 };
                 add_session(connection, id, entry, &settings, respond);
             }
@@ -99,10 +108,12 @@ pub(super) fn open<T: Serialize + 'static>(
         more_directories,
         requested: servers,
         servers: opened_servers,
-        outlet: connection.outlet.clone(),
-        budget,
-        offers: connection.offers.unwrap_or_default(),
-        limits: Arc::clone(&connection.services.limits),
+        client: ClientOf::Connection {
+            outlet: connection.outlet.clone(),
+            budget,
+            offers: connection.offers.unwrap_or_default(),
+            limits: Arc::clone(&connection.services.limits),
+        },
         extras,
     });
     permit.send(HubCommand::Open { session, start, mode, workspace, reply });
@@ -126,19 +137,52 @@ fn add_session<T: Serialize>(
 }
 
 /// What the session's task needs to open the workspace.
-struct WorkspaceRequest {
-    workspaces: Arc<Workspaces>,
+pub(super) struct WorkspaceRequest {
+    pub(super) workspaces: Arc<Workspaces>,
     /// Whether the directories must exist. A stored session opens without: its history can still be read.
-    must_exist: bool,
-    more_directories: Vec<PathBuf>,
-    requested: RequestedServers,
+    pub(super) must_exist: bool,
+    pub(super) more_directories: Vec<PathBuf>,
+    pub(super) requested: RequestedServers,
     /// Where the session's MCP servers go.
-    servers: ServersSlot,
-    outlet: Outlet,
-    budget: Arc<Semaphore>,
-    offers: Offers,
-    limits: Arc<Limits>,
-    extras: SessionExtras,
+    pub(super) servers: ServersSlot,
+    pub(super) client: ClientOf,
+    pub(super) extras: SessionExtras,
+}
+
+/// The directories of a shared session, once its workspace is open. The lock is held only to read or set them.
+pub(crate) type ScopeSlot = Arc<Mutex<Option<Scope>>>;
+
+/// Who the client of a session is.
+pub(super) enum ClientOf {
+    /// The connection that opens it.
+    Connection { outlet: Outlet, budget: Arc<Semaphore>, offers: Offers, limits: Arc<Limits> },
+    /// Whoever is attached to it.
+    Shared { stage: Arc<Stage>, scope: ScopeSlot },
+}
+
+impl ClientOf {
+    fn connect(
+        &self,
+        session: SessionId,
+        scope: Scope,
+        permission_timeout: Option<Duration>,
+    ) -> Arc<dyn Editor> {
+        match self {
+            ClientOf::Connection { outlet, budget, offers, limits } => Arc::new(AcpEditor::new(
+                session,
+                outlet.clone(),
+                Arc::clone(budget),
+                *offers,
+                Arc::clone(limits),
+                scope,
+                permission_timeout,
+            )),
+            ClientOf::Shared { stage, scope: slot } => {
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(scope);
+                Arc::new(SharedEditor::new(Arc::clone(stage)))
+            }
+        }
+    }
 }
 
 impl OpenWorkspace for WorkspaceRequest {
@@ -148,17 +192,11 @@ impl OpenWorkspace for WorkspaceRequest {
         cwd: PathBuf,
     ) -> BoxFuture<'static, Result<Workspace, Error>> {
         let WorkspaceRequest { workspaces, must_exist, more_directories, requested, .. } = *self;
-        let WorkspaceRequest { servers, outlet, budget, offers, limits, extras, .. } = *self;
+        let WorkspaceRequest { servers, client, extras, .. } = *self;
         Box::pin(async move {
             let directories = std::iter::once(cwd.clone()).chain(more_directories).collect();
             let (of, timeout) = (session.clone(), extras.permission_timeout());
-            let connect = move |scope| {
-                let (of, outlet, budget) = (of.clone(), outlet.clone(), Arc::clone(&budget));
-                let limits = Arc::clone(&limits);
-                let editor = AcpEditor::new(of, outlet, budget, offers, limits, scope, timeout);
-                Arc::new(editor) as Arc<dyn Editor>
-            };
-            let connect = Arc::new(connect);
+            let connect = Arc::new(move |scope| client.connect(of.clone(), scope, timeout));
             let spec = OpenSpec { session, directories, must_exist, requested, connect, servers };
             let workspace = workspaces.open(spec).await?;
             extras.find(workspace.cwd.as_deref().unwrap_or(&cwd)).await;
@@ -176,13 +214,16 @@ pub(super) fn reopen<T: Serialize + 'static>(
     respond: Respond<T>,
 ) -> Result<(), RpcError> {
     connection.check_login()?;
+    if connection.loading.contains(&session_in(&request.session_id)) {
+        return Err(connection.error_out(&Error::Busy(session_in(&request.session_id))));
+    }
+    if let Some(tenant) = connection.services.tenant.clone() {
+        return attach::reopen(connection, id, request, history, &tenant, respond);
+    }
     let more_directories = request.additional_directories.unwrap_or_default();
     check_directories(request.cwd.as_deref(), &more_directories)?;
     let servers = RequestedServers::new(request.mcp_servers, request.mcp_problems);
     let session = session_in(&request.session_id);
-    if connection.loading.contains(&session) {
-        return Err(connection.error_out(&Error::Busy(session)));
-    }
     let show = history == History::Shown;
     if connection.sessions.contains_key(&session) {
         return replay(connection, id, session, servers, show, respond);
@@ -255,7 +296,7 @@ fn finish_replay<T: Serialize>(
 }
 
 /// Answers with the modes, options and models of a session, behind the history that was shown.
-fn answer<T: Serialize>(
+pub(super) fn answer<T: Serialize>(
     connection: &mut Connection,
     id: &RequestId,
     entry: &SessionEntry,
@@ -271,7 +312,7 @@ fn answer<T: Serialize>(
 }
 
 /// Lets a session send its first updates and start its MCP servers.
-fn announce(handle: &SessionHandle) {
+pub(super) fn announce(handle: &SessionHandle) {
     match handle.reserve() {
         Ok(permit) => permit.send(Command::Announce),
         Err(err) => tracing::error!(session = %handle.id(), "cannot announce a session: {err}"),

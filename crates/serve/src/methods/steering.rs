@@ -20,11 +20,11 @@ pub(super) fn run(
     let Some(entry) = connection.sessions.get(&session) else {
         return Err(connection.error_out(&Error::NoSuchSession(session)));
     };
-    if entry.turn.is_none() && may_be_idle {
+    if !entry.is_running() && may_be_idle {
         connection.answer(id, &idle());
         return Ok(());
     }
-    if entry.turn.is_none() {
+    if !entry.is_running() {
         return Err(connection.error_out(&Error::NoTurn(session)));
     }
     let prompt = bridge::prompt_in(request.prompt, &entry.cwd, &connection.services.limits)?;

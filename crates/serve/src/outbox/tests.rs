@@ -209,7 +209,7 @@ proptest! {
     fn every_line_of_any_event_is_within_the_limit(event in any_event()) {
         for dialect in Dialect::ALL {
             let (mut outbox, session) = outbox(0);
-            outbox.push_event(&session, event.clone(), 0);
+            outbox.push_event(&session, event.clone(), 0, None);
             lines(&mut outbox, dialect, Instant::now());
             prop_assert!(outbox.is_empty());
         }
@@ -225,7 +225,7 @@ proptest! {
             _ => Event::CompactionSummary { id: "c".to_owned(), text: text.clone() },
         };
         let (mut outbox, session) = outbox(0);
-        outbox.push_event(&session, event, 0);
+        outbox.push_event(&session, event, 0, None);
         prop_assert_eq!(joined(&lines(&mut outbox, Dialect::V1, Instant::now())), text);
     }
 }
@@ -258,14 +258,14 @@ async fn tool_updates_count_for_the_rate_and_begin_and_end_are_not_lost() {
     let mut output = String::new();
     for id in 0..20 {
         let id = id.to_string();
-        outbox.push_event(&session, call(&id), 0);
-        outbox.push_event(&session, update(&id, Some(ToolStatus::InProgress), None), 0);
+        outbox.push_event(&session, call(&id), 0, None);
+        outbox.push_event(&session, update(&id, Some(ToolStatus::InProgress), None), 0, None);
         for beat in 0..50 {
             let text = format!("{id}.{beat}\n");
             output.push_str(&text);
-            outbox.push_event(&session, update(&id, None, Some(&text)), 0);
+            outbox.push_event(&session, update(&id, None, Some(&text)), 0, None);
         }
-        outbox.push_event(&session, update(&id, Some(ToolStatus::Completed), None), 0);
+        outbox.push_event(&session, update(&id, Some(ToolStatus::Completed), None), 0, None);
         sent.extend(lines(&mut outbox, Dialect::V1, start));
     }
     assert!(sent.len() <= 6, "a tenth of the rate at once: {}", sent.len());
@@ -298,12 +298,12 @@ async fn answer_does_not_wait_for_the_rate_and_takes_earlier_updates_along() {
     let (mut outbox, session) = outbox(60);
     let now = Instant::now();
     for id in 0..30 {
-        outbox.push_event(&session, call(&id.to_string()), 0);
+        outbox.push_event(&session, call(&id.to_string()), 0, None);
     }
     outbox.push_line(&session, b"{\"id\":1,\"result\":{}}\n".to_vec(), 0);
     let sent = lines(&mut outbox, Dialect::V1, now);
     assert_eq!((sent.len(), &sent[30]["id"]), (31, &json!(1)));
-    outbox.push_event(&session, call("next"), 0);
+    outbox.push_event(&session, call("next"), 0, None);
     assert!(lines(&mut outbox, Dialect::V1, now + Duration::from_secs(6)).is_empty());
     assert_eq!(lines(&mut outbox, Dialect::V1, now + Duration::from_secs(20)).len(), 1);
 }

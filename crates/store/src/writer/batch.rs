@@ -1,6 +1,6 @@
 //! A batch: the appends of one session that collect while the previous write is in progress, written in one transaction.
 
-use engine::ports::{JournalError, State};
+use engine::ports::{JournalError, Place, State};
 
 use super::{Append, Owned, encode, reject};
 use crate::record::{Encoded, Record};
@@ -14,6 +14,8 @@ const RECORD_OVERHEAD: u64 = 64;
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) appends: Vec<Append>,
+    /// The record of each append, by its index; `None` for an event that is only shown.
+    indices: Vec<Option<usize>>,
     pub(super) records: Vec<Encoded>,
     /// A text record after `records`, to which the next chunk may be appended.
     text: Option<Record>,
@@ -26,7 +28,12 @@ impl Batch {
     /// Adds an append, or rejects it if an earlier write of the turn failed or the session is full.
     pub(super) fn add(&mut self, owned: &mut Owned, limit: u64, append: Append) {
         match self.admit(owned, limit, append.record.as_ref()) {
-            Ok(()) => self.appends.push(append),
+            Ok(()) => {
+                // The record that was added last is still `text`, or the end of `records`.
+                let last = (self.records.len() + usize::from(self.text.is_some())).checked_sub(1);
+                self.indices.push(last.filter(|_| append.record.is_some()));
+                self.appends.push(append);
+            }
             Err(err) => {
                 reject(append, &err);
                 owned.failure = Some(err);
@@ -76,6 +83,24 @@ impl Batch {
             }
         }
         Ok(())
+    }
+
+    /// Returns the place of each append, given the number of the last record.
+    pub(super) fn places(&self, head: u64) -> Vec<Place> {
+        let before = head - self.records.len() as u64;
+        let mut later = None;
+        let mut places: Vec<Place> = (self.indices.iter().rev())
+            .map(|index| match index {
+                None => Place::Unrecorded,
+                Some(_) if *index == later => Place::Part,
+                Some(number) => {
+                    later = *index;
+                    Place::Record(before + *number as u64 + 1)
+                }
+            })
+            .collect();
+        places.reverse();
+        places
     }
 
     fn flush_text(&mut self) -> Result<(), JournalError> {

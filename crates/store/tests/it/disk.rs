@@ -145,7 +145,7 @@ struct Shown(Arc<Mutex<Vec<Event>>>);
 impl Shown {
     fn show(&self) -> Option<DisplayPermit> {
         let shown = Arc::clone(&self.0);
-        Some(Box::new(move |event| shown.lock().unwrap().push(event)))
+        Some(Box::new(move |event, _| shown.lock().unwrap().push(event)))
     }
 
     /// The words that were shown, each with its number.

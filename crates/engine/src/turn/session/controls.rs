@@ -50,12 +50,12 @@ impl Controls {
     }
 
     /// Begins the span of a turn. Also returns the scope of what happens in it.
-    pub(super) fn begin_turn(&self, origin: Origin) -> (OpenSpan, SpanScope) {
+    pub(super) fn begin_turn(&self, origin: &Origin) -> (OpenSpan, SpanScope) {
         let scope = SpanScope::new(self.shared.spans.clone(), Some(self.id.clone()));
         let settings = self.settings.borrow();
         let facts = SpanFacts {
-            request: origin.request,
-            traceparent: origin.traceparent,
+            request: origin.request.clone(),
+            traceparent: origin.traceparent.clone(),
             cwd: Some(self.cwd.display().to_string()),
             mode: Some(settings.mode.as_str().to_owned()),
             model: Some(settings.model.clone()),
@@ -70,6 +70,11 @@ impl Controls {
     pub(super) async fn apply(&self, command: Command) {
         match command {
             Command::Announce => self.announce().await,
+            Command::Describe(reply) => {
+                self.emit(Event::Commands(self.toolbox.commands())).await;
+                let settings = self.settings.borrow().clone();
+                reply.send(Ok(settings));
+            }
             Command::SetTitle(title, reply) => reply.send(self.set_title(title).await),
             Command::SetMode(mode, reply) => {
                 let found = self.settings.borrow().find_mode(mode.as_str()).cloned();
@@ -103,7 +108,7 @@ impl Controls {
             | Command::Steer(..)
             | Command::Replay { .. }
             | Command::Lose
-            | Command::Close(_) => {
+            | Command::Close(..) => {
                 // Served by the callers. Dropping the reply answers it with an internal error.
                 tracing::error!("a command of a turn or of the whole session was not served");
             }

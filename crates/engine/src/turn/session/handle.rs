@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::ports::{Error, Reply, Settings};
-use crate::words::{ModeId, ModelId, Prompt, SessionId, Thinking, TurnReport};
+use crate::ports::{Error, Reply, Settings, State};
+use crate::words::{MessageId, ModeId, ModelId, Prompt, SessionId, Thinking, TurnReport};
 
 /// Where a prompt comes from: what the span of its turn shares with the wire.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +15,9 @@ pub struct Origin {
     pub request: Option<String>,
     /// The context of the client's own trace.
     pub traceparent: Option<Arc<str>>,
+    /// The id that the prompt is stored under, if the client gave it one. A prompt that is sent again under its id is not
+    /// answered twice: its turn is continued if a crash interrupted it, otherwise its result is returned.
+    pub message: Option<MessageId>,
 }
 
 /// What a session is asked to do.
@@ -50,15 +53,22 @@ pub enum Command {
         /// Sent after the last event.
         reply: Reply<Settings>,
     },
+    /// Show the slash commands again, and reply with the settings. Served at any time.
+    Describe(Reply<Settings>),
     /// Change the thinking level.
     SetThinking(Thinking, Reply<Settings>),
     /// Another process has taken the session over: stop what runs, inform the client and refuse what follows.
     Lose,
-    /// Stop what runs and end.
-    Close(Reply<()>),
+    /// Stop what runs and end, in this state.
+    Close(State, Reply<()>),
 }
 
 impl Command {
+    /// Tells whether it loads a session that is not loaded, even one that was used elsewhere since.
+    pub(super) fn is_load(&self) -> bool {
+        matches!(self, Command::Replay { .. } | Command::Describe(_))
+    }
+
     /// Answers a command that cannot be served.
     pub(super) fn refuse(self, err: Error) {
         match self {
@@ -66,10 +76,11 @@ impl Command {
             Command::SetMode(_, reply)
             | Command::SetModel(_, reply)
             | Command::SetThinking(_, reply)
+            | Command::Describe(reply)
             | Command::Replay { reply, .. } => reply.send(Err(err)),
             Command::SetTitle(_, reply) => reply.send(Err(err)),
             Command::Steer(_, reply) => reply.send(Err(err)),
-            Command::Close(reply) => reply.send(Err(err)),
+            Command::Close(_, reply) => reply.send(Err(err)),
             Command::Announce => tracing::warn!("a session cannot be resumed: {err}"),
             Command::Lose => {}
         }
@@ -127,7 +138,8 @@ impl SessionHandle {
     }
 
     /// Tells whether the session has ended.
-    pub(crate) fn is_closed(&self) -> bool {
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
         self.mailbox.is_closed()
     }
 
@@ -155,7 +167,7 @@ impl SessionHandle {
         let reply = Reply::new(move |_| drop(sender));
         match self.reserve() {
             Ok(permit) => {
-                permit.send(Command::Close(reply));
+                permit.send(Command::Close(State::Completed, reply));
                 // Nothing is sent: the answer is that the other end is dropped.
                 drop(ended.await);
             }

@@ -8,15 +8,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::controls::Controls;
 use super::{Command, Origin, Session};
-use crate::ports::{Error, OpenSpan, Record, Reply, SpanEnd};
+use crate::ports::{Error, OpenSpan, PromptEnd, Record, Reply, SpanEnd, State};
 use crate::turn::cx::{Conversation, Turn, TurnCx, TurnError};
 use crate::turn::prompt::{self, Naming};
-use crate::words::{Prompt, StopReason, TurnReport, Usage};
+use crate::words::{MessageId, Prompt, StopReason, TurnReport, Usage};
+
+/// How many prompts are remembered: a client sends only its last one again.
+const REMEMBERED: usize = 32;
 
 /// Why a session ends during a turn.
 pub(super) enum End {
     /// The client closes it.
-    Closed(Reply<()>),
+    Closed(State, Reply<()>),
     /// Its last handle was dropped.
     Dropped,
     /// Another process has taken it over.
@@ -41,8 +44,17 @@ impl Session {
         cancel: CancellationToken,
         reply: Reply<TurnReport>,
     ) -> Option<End> {
+        let message = origin.message.clone();
+        let is_continued = match message.as_ref().and_then(|message| self.earlier(message)) {
+            None => false,
+            Some(PromptEnd::Interrupted) => true,
+            Some(end) => {
+                reply.send(earlier_report(end));
+                return None;
+            }
+        };
         let before = Before { messages: self.history.len(), tokens: self.controls.meter.tokens() };
-        let (span, spans) = self.controls.begin_turn(origin);
+        let (span, spans) = self.controls.begin_turn(&origin);
         let Session { controls, history, context, mailbox, .. } = self;
         let mut cx = TurnCx {
             ports: controls.ports(),
@@ -60,17 +72,38 @@ impl Session {
         };
         let naming = Naming { has_title: &controls.has_title, titler: controls.titler.as_ref() };
         // On the heap: a turn's state is too large to be moved on a small stack.
-        let turn = Box::pin(prompt::answer(&mut cx, prompt, naming));
-        let turn = AssertUnwindSafe(turn).catch_unwind();
+        let turn = async {
+            match is_continued {
+                true => prompt::resume(&mut cx, origin.message).await,
+                false => prompt::answer(&mut cx, prompt, origin.message, naming).await,
+            }
+        };
+        let turn = AssertUnwindSafe(Box::pin(turn)).catch_unwind();
         let (outcome, end) = with_mailbox(turn, mailbox, controls, &cancel).await;
-        self.finish_turn(outcome, before, span, reply).await;
+        self.finish_turn(outcome, message, before, span, reply).await;
         end
+    }
+
+    /// Returns what became of a prompt that was sent before.
+    fn earlier(&self, message: &MessageId) -> Option<PromptEnd> {
+        let mut known = self.prompts.iter();
+        known.find_map(|(known, end)| (known == message).then_some(*end))
+    }
+
+    /// Remembers what became of a prompt, in case it is sent again.
+    fn remember(&mut self, message: MessageId, stop: Option<StopReason>) {
+        self.prompts.retain(|(known, _)| *known != message);
+        if self.prompts.len() == REMEMBERED {
+            self.prompts.pop_front();
+        }
+        self.prompts.push_back((message, PromptEnd::Ended(stop)));
     }
 
     /// Journals that a turn ended, and answers its prompt.
     async fn finish_turn(
         &mut self,
         outcome: Outcome,
+        message: Option<MessageId>,
         before: Before,
         mut span: OpenSpan,
         reply: Reply<TurnReport>,
@@ -85,13 +118,17 @@ impl Session {
                 Err(Error::Broken)
             }
         };
-        let Controls { id, shared, steering, meter, titler, .. } = &self.controls;
+        let Controls { id, steering, titler, .. } = &self.controls;
         if let (Ok(StopReason::Cancelled), Some(titler)) = (&answer, titler) {
             titler.cancel().await;
         }
         steering.refuse_all(id);
         self.history.close_open_calls("cancelled before it ended");
         let stop = answer.as_ref().ok().copied();
+        if let Some(message) = message {
+            self.remember(message, stop);
+        }
+        let Controls { id, shared, meter, .. } = &self.controls;
         let written = shared.journal.append(id, Record::TurnEnd(stop)).await;
         span.note(|facts| facts.stop = stop);
         match stop {
@@ -104,6 +141,17 @@ impl Session {
             Ok(()) => answer,
             Err(err) => answer.and(Err(Error::of_journal(id, err))),
         });
+    }
+}
+
+/// Returns the result of a prompt whose turn is over.
+fn earlier_report(end: PromptEnd) -> Result<TurnReport, Error> {
+    match end {
+        PromptEnd::Ended(Some(stop)) => Ok(TurnReport { stop, usage: Usage::default() }),
+        PromptEnd::Ended(None) => Err(Error::Broken),
+        PromptEnd::Interrupted | PromptEnd::CommandInterrupted => {
+            Ok(TurnReport { stop: StopReason::Cancelled, usage: Usage::default() })
+        }
     }
 }
 
@@ -125,9 +173,9 @@ async fn with_mailbox(
                     command.refuse(Error::Busy(controls.id.clone()));
                 }
                 Some(Command::Steer(prompt, reply)) => controls.steering.push(prompt, reply),
-                Some(Command::Close(reply)) => {
+                Some(Command::Close(state, reply)) => {
                     cancel.cancel();
-                    end = Some(End::Closed(reply));
+                    end = Some(End::Closed(state, reply));
                 }
                 Some(Command::Lose) => {
                     cancel.cancel();
