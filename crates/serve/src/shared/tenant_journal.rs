@@ -116,11 +116,13 @@ impl Journal for TenantJournal {
         self.check(session, |journal| journal.take_over(session))
     }
 
-    fn owns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, bool> {
-        match self.has(session) {
-            true => self.journal.owns(session),
-            false => ready(false).boxed(),
-        }
+    fn lost_sessions(&self) -> BoxFuture<'_, Vec<SessionId>> {
+        let own = async {
+            let mut lost = self.journal.lost_sessions().await;
+            lost.retain(|session| self.has(session));
+            lost
+        };
+        own.boxed()
     }
 
     fn begin<'a>(

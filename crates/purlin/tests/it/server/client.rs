@@ -167,7 +167,7 @@ pub(crate) fn text_of(messages: &[Value]) -> String {
 /// A script of numbered words, with a pause after each few.
 pub(crate) fn numbered_script(words: usize, pause_after: usize) -> String {
     let line = |number: usize| {
-        let wait = if number % pause_after == 0 { "model wait 5\n" } else { "" };
+        let wait = if number.is_multiple_of(pause_after) { "model wait 5\n" } else { "" };
         format!("model text \"w{number} \"\n{wait}")
     };
     (0..words).map(line).collect()
