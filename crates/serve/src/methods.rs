@@ -25,8 +25,6 @@ mod set_title;
 mod settings_change;
 mod steering;
 
-pub(crate) use open::ScopeSlot;
-
 use wire::acp::{AgentCall, AgentNote};
 use wire::{RequestId, RpcError};
 

@@ -1,6 +1,7 @@
 //! What a connection knows of an open session.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use engine::session::SessionHandle;

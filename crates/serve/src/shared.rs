@@ -20,8 +20,8 @@ use engine::words::{MessageId, SessionId, TurnReport};
 use engine::{Error, Reply};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tools::scope::Scope;
 
-use crate::methods::ScopeSlot;
 use crate::options::hub_limits;
 use crate::rate::Window;
 use crate::workspace::ServersSlot;
@@ -40,6 +40,9 @@ pub struct Tenant {
     pub(crate) clock: Arc<dyn Clock>,
     sessions: Mutex<HashMap<SessionId, Arc<SharedSession>>>,
 }
+
+/// The directories of a session, once its workspace is open. The lock is held only to read or set them.
+pub(crate) type ScopeSlot = Arc<Mutex<Option<Scope>>>;
 
 /// A session that connections share.
 pub(crate) struct SharedSession {

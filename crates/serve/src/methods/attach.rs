@@ -14,8 +14,7 @@ use wire::acp::{fault, tolerate};
 use wire::{RequestId, RpcError};
 
 use super::open::{
-    ClientOf, History, OpenRequest, Respond, ScopeSlot, WorkspaceRequest, announce, answer,
-    check_directories,
+    ClientOf, History, OpenRequest, Respond, WorkspaceRequest, announce, answer, check_directories,
 };
 use crate::bridge::editor::AcpEditor;
 use crate::bridge::session_in;
@@ -24,7 +23,7 @@ use crate::mcp_servers::RequestedServers;
 use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::rate::Window;
 use crate::session_entry::{SessionEntry, SharedLink};
-use crate::shared::{NewShared, Seat, SharedSession, Stage, Tenant, follow};
+use crate::shared::{NewShared, ScopeSlot, Seat, SharedSession, Stage, Tenant, follow};
 use crate::workspace::ServersSlot;
 
 /// How a connection attaches.

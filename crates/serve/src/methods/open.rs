@@ -1,7 +1,7 @@
 //! What `session/new`, `session/load`, `session/resume` and `session/fork` share: a session is opened and announced.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use engine::Error;
@@ -29,7 +29,7 @@ use crate::outbox::{Pace, SESSION_BUDGET};
 use crate::outlet::Outlet;
 use crate::rate::Window;
 use crate::session_entry::SessionEntry;
-use crate::shared::{SharedEditor, Stage};
+use crate::shared::{ScopeSlot, SharedEditor, Stage};
 use crate::workspace::{OpenSpec, ServersSlot, Workspaces};
 
 /// How a session is to be opened.
@@ -148,9 +148,6 @@ pub(super) struct WorkspaceRequest {
     pub(super) client: ClientOf,
     pub(super) extras: SessionExtras,
 }
-
-/// The directories of a shared session, once its workspace is open. The lock is held only to read or set them.
-pub(crate) type ScopeSlot = Arc<Mutex<Option<Scope>>>;
 
 /// Who the client of a session is.
 pub(super) enum ClientOf {
