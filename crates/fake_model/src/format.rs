@@ -294,13 +294,13 @@ impl Encoder {
                     + &event(&json!({"type":"message_stop"}))
             }
             Format::Responses => {
-                let usage = json!({"input_tokens":input + read,"input_tokens_details":{"cached_tokens":read},"output_tokens":output});
+                let usage = json!({"input_tokens":input + read,"input_tokens_details":{"cached_tokens":read},"output_tokens":output,"total_tokens":input + read + output});
                 match stop.as_deref() {
                     Some(reason) => event(
-                        &json!({"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":reason},"usage":usage}}),
+                        &json!({"type":"response.incomplete","response":{"id":"resp","status":"incomplete","incomplete_details":{"reason":reason},"usage":usage}}),
                     ),
                     None => event(
-                        &json!({"type":"response.completed","response":{"status":"completed","usage":usage}}),
+                        &json!({"type":"response.completed","response":{"id":"resp","status":"completed","usage":usage}}),
                     ),
                 }
             }
