@@ -50,8 +50,8 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
                          [--runs N] [--timeout SECONDS] [--purlin PROGRAM] [--json]
            let agents (purlin, opencode, goose) do small tasks with the model at an OpenAI-compatible endpoint, and print
            what was done, tokens and seconds side by side, see docs/internals/tasks.md
-       cargo xtask peers
-           install other agents from npm, check them, and renew the tables in docs/internals/peers.md
+       cargo xtask peers [NAME]…
+           install other agents from npm, check them (or only these), and renew the tables in docs/internals/peers.md
        cargo xtask docs
            write the documentation as a web site to target/site, and check its links
        cargo xtask release [--check] [--program FILE | --order FILE] [--target TARGET]
@@ -88,7 +88,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["fuzz", rest @ ..] => attack::fuzz(rest),
         ["draw", file] => print_drawing(Path::new(file)),
         ["bench", rest @ ..] => bench::run(&bench::Options::parse(rest)?),
-        ["peers"] => peers::run().map(|()| true),
+        ["peers", ..] => peers::run(&arguments[1..]).map(|()| true),
         ["tasks", rest @ ..] => tasks::run(&tasks::Options::parse(rest)?),
         ["docs"] => site::write(),
         ["release", rest @ ..] => release::run(&release::Options::parse(rest)?).map(|()| true),

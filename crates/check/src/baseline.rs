@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::catalogue::Catalogue;
 use crate::error::Error;
 use crate::verdict::Outcome;
 
@@ -35,9 +36,17 @@ impl Baseline {
         Baseline(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())
     }
 
+    /// Returns whether a row may fail.
+    #[must_use]
+    pub fn has(&self, id: &str) -> bool {
+        self.0.contains(id)
+    }
+
     /// Compares an outcome.
     #[must_use]
     pub fn compare(&self, outcome: &Outcome, is_strict: bool) -> Comparison {
+        let catalogue = Catalogue::load().ok();
+        let catalogue = catalogue.as_ref();
         let bad: BTreeSet<String> = match is_strict {
             true => outcome.strict_violations().map(|result| result.row.id.clone()).collect(),
             false => outcome.violations().map(|result| result.row.id.clone()).collect(),
@@ -45,9 +54,14 @@ impl Baseline {
         // Any row may be in a baseline: it is stale only if it does not fail at all.
         let failing = outcome.rows.iter().filter(|result| result.is_bad());
         let failing: BTreeSet<String> = failing.map(|result| result.row.id.clone()).collect();
+        // A known row that was not checked in this run says nothing.
+        let is_unchecked = |id: &&String| {
+            outcome.result(id).is_none() && catalogue.is_some_and(|it| it.row(id).is_some())
+        };
+        let stale = self.0.difference(&failing).filter(|id| !is_unchecked(id));
         Comparison {
             new: bad.difference(&self.0).cloned().collect(),
-            stale: self.0.difference(&failing).cloned().collect(),
+            stale: stale.cloned().collect(),
         }
     }
 }

@@ -6,17 +6,27 @@ use std::collections::BTreeSet;
 
 use client::Transcript;
 use client::transcript::TranscriptStep;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
 const ROWS: &str = include_str!("../catalogue/v1/rows.txt");
 
+/// The editions of the catalogue, the newest last: number, rows, fingerprint.
+const EDITIONS: &str = include_str!("../catalogue/v1/editions.txt");
+
 /// The revision of the protocol that the rows are about.
 pub const REVISION: &str = "v1";
 
+/// Returns the edition of the catalogue. Two reports of one edition are about the same rows and cases.
+#[must_use]
+pub fn edition() -> u32 {
+    let newest = EDITIONS.lines().rfind(|line| !line.starts_with('#')).unwrap_or_default();
+    newest.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 /// How binding a row is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// An agent that breaks it is not conformant.
@@ -30,7 +40,7 @@ pub enum Level {
 }
 
 /// Where a row is from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// The protocol's text and schema. Conformance depends on these alone.
@@ -40,7 +50,7 @@ pub enum Origin {
 }
 
 /// One row.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// The id, such as `wire.utf8`.
     pub id: String,
@@ -220,6 +230,29 @@ mod tests {
         }
         let ids: BTreeSet<&str> = catalogue.rows.iter().map(|row| &*row.id).collect();
         assert_eq!(ids.len(), catalogue.rows.len(), "two rows have one id");
+    }
+
+    /// FNV-1a: a change of one letter changes it.
+    fn fingerprint() -> String {
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        let texts = cases::ALL.iter().flat_map(|(name, text)| [*name, *text]);
+        for byte in std::iter::once(ROWS).chain(texts).flat_map(str::bytes) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        format!("{hash:016x}")
+    }
+
+    // R: Q1
+    #[test]
+    fn an_edition_of_the_catalogue_is_frozen() {
+        let newest = EDITIONS.lines().last().unwrap();
+        let expected =
+            format!("{} {} {}", edition(), Catalogue::load().unwrap().rows.len(), fingerprint());
+        assert_eq!(
+            newest, expected,
+            "rows or cases have changed: add a line to catalogue/v1/editions.txt with the next number; \
+             a line that is in no release yet may be changed instead"
+        );
     }
 
     #[test]

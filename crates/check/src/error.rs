@@ -37,6 +37,9 @@ pub enum Error {
     /// No row matches the filter.
     #[error("no row of the catalogue matches {0}; see --list")]
     NoRow(String),
+    /// No case matches the filter.
+    #[error("no case of the catalogue has a name that begins with {0}")]
+    NoCase(String),
     /// The agent did not do what a load test needs.
     #[error("{0}")]
     Load(String),

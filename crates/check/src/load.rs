@@ -119,7 +119,8 @@ pub fn scenarios(sessions: usize, turns: usize, chunks: usize, size: usize) -> V
     let plain = Scenario { name: "sessions", sessions, turns, chunks, size, kind: Kind::Plain };
     vec![
         plain,
-        Scenario { name: "history", sessions: 1, turns: 10, chunks: chunks.min(100), ..plain },
+        // Ten turns: some agents allow no more in a minute.
+        Scenario { name: "history", sessions: 1, turns: 10, chunks: 1000, size: 100, ..plain },
         Scenario {
             name: "large chunks",
             sessions: sessions.min(8),
@@ -137,11 +138,13 @@ pub fn scenarios(sessions: usize, turns: usize, chunks: usize, size: usize) -> V
             kind: Kind::Files,
         },
         Scenario {
+            // Enough text to fill the pipe and what is between the agent and the reader.
             name: "slow reader",
             sessions: sessions.min(8),
             turns: 1,
+            chunks: 500,
+            size: 1024,
             kind: Kind::SlowReader,
-            ..plain
         },
         Scenario {
             name: "cancels",

@@ -25,6 +25,19 @@ pub fn json(outcomes: &[Outcome]) -> String {
     text.unwrap_or_default() + "\n"
 }
 
+/// Reads a report that [`json`] printed: one outcome or a list.
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn read(text: &str) -> Result<Vec<Outcome>, String> {
+    let is_list = text.trim_start().starts_with('[');
+    let read = match is_list {
+        true => serde_json::from_str(text),
+        false => serde_json::from_str(text).map(|outcome| vec![outcome]),
+    };
+    read.map_err(|err| format!("not a JSON report of `purlin check`: {err}"))
+}
+
 /// Returns a badge as SVG.
 #[must_use]
 pub fn badge(outcome: &Outcome) -> String {
@@ -62,13 +75,15 @@ fn sign(status: Status) -> &'static str {
 /// Counts as a sentence: how many rows of an origin passed, failed, …
 fn counts(outcome: &Outcome, origin: Origin) -> String {
     let count = |status| outcome.count(origin, status);
-    format!(
-        "{} passed, {} failed, {} not tested, {} not applicable",
-        count(Status::Passed),
-        count(Status::Failed),
-        count(Status::NotTested),
-        count(Status::NotApplicable)
-    )
+    let mut text = format!("{} passed, {} failed", count(Status::Passed), count(Status::Failed));
+    for (status, name) in
+        [(Status::NotTested, "not tested"), (Status::NotApplicable, "not applicable")]
+    {
+        if count(status) > 0 {
+            text += &format!(", {} {name}", count(status));
+        }
+    }
+    text
 }
 
 /// Returns whether a result matters more than information.

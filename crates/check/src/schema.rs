@@ -1,6 +1,6 @@
 //! The official schema: whether the messages of an agent are valid against it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use jsonschema::Validator;
@@ -32,16 +32,21 @@ fn validator(method: &str, part: Part) -> Option<Arc<Validator>> {
     entry.or_insert_with(|| compile(method, part).map(Arc::new)).clone()
 }
 
-fn compile(method: &str, wanted: Part) -> Option<Validator> {
-    let definitions = SCHEMA["$defs"].as_object()?;
-    let (name, _) = definitions.iter().find(|(name, definition)| {
+/// Returns the definition of one part of a method, with its name.
+fn definition(method: &str, wanted: Part) -> Option<(&'static String, &'static Value)> {
+    SCHEMA["$defs"].as_object()?.iter().find(|(name, definition)| {
         let part = match (definition["x-side"].as_str(), name.ends_with("Response")) {
             (Some("client" | "protocol"), false) => Some(Part::Sent),
             (Some("agent"), true) => Some(Part::Answered),
             _ => None,
         };
         definition["x-method"] == method && part == Some(wanted)
-    })?;
+    })
+}
+
+fn compile(method: &str, wanted: Part) -> Option<Validator> {
+    let definitions = SCHEMA["$defs"].as_object()?;
+    let (name, _) = definition(method, wanted)?;
     let reference = format!("#/$defs/{name}");
     let one = json!({ "$schema": SCHEMA["$schema"], "$ref": reference, "$defs": definitions });
     jsonschema::validator_for(&one).ok()
@@ -66,6 +71,44 @@ pub fn fault(method: &str, part: Part, value: &Value) -> Option<String> {
         })
         .collect();
     (!faults.is_empty()).then(|| faults.join("; "))
+}
+
+/// Returns the names of the members that one part of a method may have. Empty if the schema does not have it.
+#[must_use]
+pub fn members(method: &str, part: Part) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    if let Some((_, definition)) = definition(method, part) {
+        add_members(definition, &mut names);
+    }
+    names
+}
+
+/// Returns the names of the members that an update of this kind may have. Empty for an unknown kind.
+#[must_use]
+pub fn update_members(kind: &str) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let variants = SCHEMA["$defs"]["SessionUpdate"]["oneOf"].as_array().into_iter().flatten();
+    for variant in variants {
+        if variant["properties"]["sessionUpdate"]["const"] == kind {
+            add_members(variant, &mut names);
+        }
+    }
+    names
+}
+
+/// Adds the members of a definition and of all that it refers to or chooses from.
+fn add_members(definition: &Value, names: &mut BTreeSet<String>) {
+    names.extend(
+        definition["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()),
+    );
+    if let Some(name) = definition["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/")) {
+        add_members(&SCHEMA["$defs"][name], names);
+    }
+    for parts in ["allOf", "anyOf", "oneOf"] {
+        for part in definition[parts].as_array().into_iter().flatten() {
+            add_members(part, names);
+        }
+    }
 }
 
 /// Checks the messages of an agent and returns a sentence for each that is not valid.
@@ -116,6 +159,14 @@ fn check(message: &Value, asked: &HashMap<String, String>) -> Result<(), String>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn members_are_found_through_references() {
+        assert!(members("session/new", Part::Answered).contains("configOptions"));
+        assert!(members("elicitation/create", Part::Sent).contains("requestedSchema"));
+        assert!(update_members("tool_call").contains("rawInput"));
+        assert!(update_members("nonsense").is_empty());
+    }
 
     // R: D1
     #[test]

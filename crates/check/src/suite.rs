@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::catalogue::{self, Case, Catalogue};
 use crate::error::Error;
+use crate::mcp_probe::HttpProbe;
 use crate::profile::{ModelFormat, Place, Profile};
 use crate::verdict::{self, CaseResult, Outcome, Played};
 
@@ -73,6 +74,9 @@ impl Suite {
             let is_wanted =
                 |case: &Case| options.cases.iter().any(|name| case.name.starts_with(name));
             catalogue.cases.retain(is_wanted);
+            if catalogue.cases.is_empty() {
+                return Err(Error::NoCase(options.cases.join(", ")));
+            }
         }
         let name = options.command.first().cloned().unwrap_or_default();
         let program = find_program(&name, &options.path).ok_or(Error::NoProgram(name))?;
@@ -125,7 +129,8 @@ impl Suite {
             version,
             command: suite.options.command.clone(),
             profile: suite.options.profile.as_ref().map(|profile| profile.name.clone()),
-            revision: catalogue::REVISION,
+            revision: catalogue::REVISION.to_owned(),
+            edition: catalogue::edition(),
             seconds: start.elapsed().as_secs_f64(),
             rows: verdict::judge(&suite.catalogue, &results),
             suite_faults: faults,
@@ -159,14 +164,17 @@ impl Suite {
         {
             return Ok(Played::Skipped(reason));
         }
-        let values = vec![(
-            "mcp_command".to_owned(),
-            Value::from(self.options.mcp_command.to_string_lossy()),
-        )];
+        let probe = HttpProbe::start().await;
+        let probe = probe.map_err(|source| Error::File { path: "127.0.0.1".into(), source })?;
+        let values = vec![
+            ("mcp_command".to_owned(), Value::from(self.options.mcp_command.to_string_lossy())),
+            ("mcp_url".to_owned(), Value::from(&*probe.url)),
+        ];
         let options = PlayOptions { wait: self.options.wait, linger: self.options.linger, values };
         let started = Mutex::new(Started::default());
         let replay = play_program_with(transcript, options, |setup| {
             let mut started = started.lock().unwrap_or_else(PoisonError::into_inner);
+            probe.file.get_or_init(|| setup.directory.join("mcp.txt"));
             // The agent may be started again: with the same home and the same model.
             if let Some(spec) = &started.spec {
                 return spec.clone();

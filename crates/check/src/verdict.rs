@@ -2,7 +2,7 @@
 
 use client::transcript::TranscriptStep;
 use client::{LogEntry, Replay, Transcript};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::catalogue::{Catalogue, Level, Origin, Row};
@@ -10,7 +10,7 @@ use crate::record::Record;
 use crate::rules::{self, Finding};
 
 /// What is known about a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// It holds.
@@ -24,7 +24,7 @@ pub enum Status {
 }
 
 /// A row with its verdict.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RowResult {
     /// The row.
     #[serde(flatten)]
@@ -38,12 +38,12 @@ pub struct RowResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub case: Option<String>,
     /// The shortest conversation that shows a failure: lines with `>` and `<`.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub transcript: Vec<String>,
 }
 
 /// The result of checking one agent.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     /// The agent's own name, or its command.
     pub agent: String,
@@ -54,7 +54,9 @@ pub struct Outcome {
     /// The profile.
     pub profile: Option<String>,
     /// The revision of the protocol.
-    pub revision: &'static str,
+    pub revision: String,
+    /// The edition of the catalogue of that revision.
+    pub edition: u32,
     /// How long it took.
     pub seconds: f64,
     /// All rows.
@@ -67,29 +69,24 @@ impl Outcome {
     /// Returns the rows that make an agent not conformant with ACP: rows of the protocol that are a must and fail or were
     /// not tested.
     pub fn violations(&self) -> impl Iterator<Item = &RowResult> {
-        self.rows.iter().filter(|result| {
-            result.row.origin == Origin::Protocol
-                && result.row.level == Level::Must
-                && result.is_bad()
-        })
+        self.rows.iter().filter(|result| result.is_violation())
     }
 
     /// Returns the rows that fail in strict mode: everything but optional rows and information.
     pub fn strict_violations(&self) -> impl Iterator<Item = &RowResult> {
-        self.rows.iter().filter(|result| {
-            let is_strict = matches!(result.row.level, Level::Must | Level::Should);
-            let fails = match result.row.level {
-                Level::Must => result.is_bad(),
-                _ => result.status == Status::Failed,
-            };
-            is_strict && fails
-        })
+        self.rows.iter().filter(|result| result.is_strict_violation())
     }
 
     /// Returns whether the agent is conformant.
     #[must_use]
     pub fn is_conformant(&self) -> bool {
         self.violations().next().is_none()
+    }
+
+    /// Returns the result of a row. Reports of other editions may not have it.
+    #[must_use]
+    pub fn result(&self, id: &str) -> Option<&RowResult> {
+        self.rows.iter().find(|result| result.row.id == id)
     }
 
     /// Counts the rows of an origin with a status.
@@ -101,6 +98,22 @@ impl Outcome {
 }
 
 impl RowResult {
+    /// Returns whether the row makes an agent not conformant.
+    #[must_use]
+    pub fn is_violation(&self) -> bool {
+        self.row.origin == Origin::Protocol && self.row.level == Level::Must && self.is_bad()
+    }
+
+    /// Returns whether the row fails in strict mode.
+    #[must_use]
+    pub fn is_strict_violation(&self) -> bool {
+        match self.row.level {
+            Level::Must => self.is_bad(),
+            Level::Should => self.status == Status::Failed,
+            Level::May | Level::Information => false,
+        }
+    }
+
     /// Returns whether the row fails or was not tested.
     #[must_use]
     pub fn is_bad(&self) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use check::baseline::Baseline;
-use check::{Catalogue, Outcome, Profile, Suite, SuiteOptions, report};
+use check::{Catalogue, Outcome, Profile, RowResult, Suite, SuiteOptions, report};
 
 use crate::env;
 use crate::stdout::print;
@@ -35,6 +35,9 @@ pub(crate) struct CheckArgs {
     /// File with the ids of rows that are known to fail; an id that does not fail is an error
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
+    /// Show a JSON report of an earlier run side by side with the others
+    #[arg(long, value_name = "FILE")]
+    merge: Vec<PathBuf>,
     /// Write a JUnit report
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -47,7 +50,7 @@ pub(crate) struct CheckArgs {
     /// Write a Markdown table of all agents
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// Write a badge as SVG
+    /// Write a badge of the first agent as SVG
     #[arg(long, value_name = "FILE")]
     badge: Option<PathBuf>,
     /// Number of cases to run at once
@@ -67,9 +70,12 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let agents = split_agents(&args.agent);
-    anyhow::ensure!(!agents.is_empty(), "name an agent: purlin check -- AGENT ARGUMENTS…");
+    anyhow::ensure!(
+        !agents.is_empty() || !args.merge.is_empty(),
+        "name an agent: purlin check -- AGENT ARGUMENTS…"
+    );
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
-    let mut outcomes = Vec::new();
+    let mut outcomes = merged(&args.merge)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for (index, command) in agents.into_iter().enumerate() {
         let suite = Suite::new(options(args, index, command)?)?;
@@ -85,7 +91,7 @@ pub(crate) fn run(args: &CheckArgs) -> anyhow::Result<ExitCode> {
         print(&report::terminal(&outcome, args.strict))?;
         outcomes.push(outcome);
     }
-    write_reports(args, &outcomes)?;
+    write_reports(args, baseline.as_ref(), &outcomes)?;
     exit_code(args, baseline.as_ref(), &outcomes)
 }
 
@@ -121,12 +127,32 @@ fn options(args: &CheckArgs, index: usize, command: Vec<String>) -> anyhow::Resu
     })
 }
 
-fn write_reports(args: &CheckArgs, outcomes: &[Outcome]) -> anyhow::Result<()> {
+/// Reads the reports of earlier runs.
+fn merged(files: &[PathBuf]) -> anyhow::Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file);
+        let text = text.with_context(|| format!("cannot read {}", file.display()))?;
+        let read = report::read(&text).map_err(|reason| anyhow::anyhow!(reason));
+        outcomes.extend(read.with_context(|| format!("cannot read {}", file.display()))?);
+    }
+    Ok(outcomes)
+}
+
+fn write_reports(
+    args: &CheckArgs,
+    baseline: Option<&Baseline>,
+    outcomes: &[Outcome],
+) -> anyhow::Result<()> {
     write(args.json.as_deref(), || report::json(outcomes))?;
     write(args.html.as_deref(), || report::html(outcomes))?;
     write(args.markdown.as_deref(), || report::markdown(outcomes))?;
+    let is_failure = |result: &RowResult| {
+        let fails = if args.strict { result.is_strict_violation() } else { result.is_violation() };
+        fails && !baseline.is_some_and(|baseline| baseline.has(&result.row.id))
+    };
+    write(args.junit.as_deref(), || report::junit(outcomes, &is_failure))?;
     if let Some(outcome) = outcomes.first() {
-        write(args.junit.as_deref(), || report::junit(outcome))?;
         write(args.badge.as_deref(), || report::badge(outcome))?;
     }
     Ok(())

@@ -61,17 +61,24 @@ fn main() {
         [flag, _, text] if flag == "mcp-probe" => return serve_mcp(text),
         _ => String::new(),
     };
-    if fault == "shutdown.term" && std::env::var("MUTANT_TRAPPED").is_err() {
+    let script =
+        std::env::var("CHECK_SCRIPT").ok().and_then(|path| std::fs::read_to_string(path).ok());
+    let script = script.unwrap_or_default();
+    let in_turn = script.contains("term-turn-begins");
+    let is_trapped = match fault.as_str() {
+        "shutdown.term" => !in_turn,
+        "shutdown.term-turn" => in_turn,
+        _ => false,
+    };
+    if is_trapped && std::env::var("MUTANT_TRAPPED").is_err() {
         let own = std::env::current_exe().unwrap();
-        let run = format!("trap '' TERM; exec '{}' --fault shutdown.term", own.display());
+        let run = format!("trap '' TERM; exec '{}' --fault {fault}", own.display());
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", &run]).env("MUTANT_TRAPPED", "1");
         let error = std::os::unix::process::CommandExt::exec(&mut shell);
         eprintln!("{error}");
         std::process::exit(1);
     }
-    let script =
-        std::env::var("CHECK_SCRIPT").ok().and_then(|path| std::fs::read_to_string(path).ok());
     let home = PathBuf::from(std::env::var("HOME").unwrap()).join("mutant");
     std::fs::create_dir_all(&home).unwrap();
     let agent = Arc::new(Agent {
@@ -81,7 +88,7 @@ fn main() {
         sessions: Mutex::default(),
         waiting: Mutex::default(),
         next_id: AtomicU64::new(1),
-        script: fake_model::parse(&script.unwrap_or_default()).unwrap(),
+        script: fake_model::parse(&script).unwrap(),
         taken: Mutex::default(),
         home,
         work: Mutex::default(),

@@ -15,6 +15,7 @@ impl Agent {
         let is_ready = self.capabilities.lock().unwrap().is_some();
         let limit = match method {
             "initialize" => 10 * 1024,
+            "session/new" => 50 * 1024,
             "session/prompt" => 1024 * 1024,
             _ => usize::MAX,
         };
@@ -28,12 +29,15 @@ impl Agent {
             },
             _ => self.method(method, params),
         };
-        let reply = match done {
+        let mut reply = match done {
             Ok(result) => json!({ "id": id, "result": result }),
             Err((code, details)) => {
                 json!({ "id": id, "error": { "code": code, "message": "Failed", "data": { "details": details } } })
             }
         };
+        if reply["error"]["code"] == -32003 {
+            reply["error"]["data"]["retryAfterMs"] = json!(1000);
+        }
         let opened = reply["result"]["sessionId"].as_str().filter(|_| method == "session/new");
         let opened = opened.map(str::to_owned);
         if self.has_fault("order.new-first")
@@ -122,7 +126,7 @@ impl Agent {
         let mut announced = json!({
             "loadSession": true,
             "promptCapabilities": { "image": true, "audio": true, "embeddedContext": true },
-            "mcpCapabilities": { "http": false, "sse": false },
+            "mcpCapabilities": { "http": true, "sse": false },
             "sessionCapabilities": { "list": {}, "delete": {}, "resume": {}, "close": {}, "additionalDirectories": {} },
             "auth": { "logout": {} },
         });
@@ -201,15 +205,19 @@ impl Agent {
 
     fn start_servers(&self, session: &Session, params: &Value) {
         for server in params["mcpServers"].as_array().into_iter().flatten() {
-            if self.has_fault("mcp.stdio") {
+            let is_http = server["type"] == "http";
+            if self.has_fault(if is_http { "mcp.http" } else { "mcp.stdio" }) {
                 return;
             }
             if self.has_fault("timing.mcp") {
                 std::thread::sleep(Duration::from_millis(5200));
             }
-            let is_bare = self.has_fault("mcp.env");
-            let lists = !self.has_fault("mcp.tools");
-            let Some(mut started) = mcp::Server::start(server, is_bare) else { continue };
+            let faults = mcp::Faults {
+                is_bare: self.has_fault(if is_http { "mcp.http-headers" } else { "mcp.env" }),
+                stays: self.has_fault("shutdown.mcp"),
+            };
+            let lists = !self.has_fault("mcp.tools") || is_http;
+            let Some(mut started) = mcp::Server::start(server, &faults) else { continue };
             started.begin(lists);
             session.servers.lock().unwrap().push(started);
         }
@@ -298,7 +306,10 @@ impl Agent {
             });
         }
         let cwd = lines.first().and_then(|line| line["cwd"].as_str()).unwrap_or("/").to_owned();
-        self.open(id, &cwd);
+        let session = self.open(id, &cwd);
+        if !self.has_fault("mcp.load") {
+            self.start_servers(&session, params);
+        }
         let replays = method == "session/load" || self.has_fault("resume.silent");
         for line in lines.iter().filter(|line| replays && line.get("sessionUpdate").is_some()) {
             let shown = if self.has_fault("load.session") { "another-session" } else { id };

@@ -109,6 +109,9 @@ impl Agent {
                 let params = json!({ "sessionId": id, "mode": "form", "message": "?", "requestedSchema": schema });
                 self.ask(session, "elicitation/create", params);
             }
+            "timing.tool" if said.contains("check-command") => {
+                std::thread::sleep(Duration::from_millis(5300));
+            }
             "timing.prompt" if said.contains("check-time") => {
                 std::thread::sleep(Duration::from_millis(2200))
             }
@@ -151,7 +154,13 @@ impl Agent {
 
     fn play(&self, session: &Session, answer: &[Step]) -> End {
         let mut end = End::Turn("end_turn");
-        for step in answer {
+        let mut answer = answer.to_vec();
+        let is_mixed =
+            answer.iter().any(|step| matches!(step, Step::Text(text) if text == "before-the-tool"));
+        if is_mixed && self.has_fault("order.tools") {
+            answer.reverse();
+        }
+        for step in &answer {
             if session.cancelled.load(Ordering::SeqCst) {
                 return End::Turn("cancelled");
             }
@@ -222,13 +231,10 @@ impl Agent {
                     "tool_call",
                     json!({ "toolCallId": id, "title": "Probe", "kind": "other" }),
                 );
-                if let Some(server) = session
-                    .servers
-                    .lock()
-                    .unwrap()
-                    .first_mut()
-                    .filter(|_| !self.has_fault("mcp.call"))
-                {
+                if let Some(server) = session.servers.lock().unwrap().first_mut().filter(|server| {
+                    let fault = if server.is_http() { "mcp.http-call" } else { "mcp.call" };
+                    !self.has_fault(fault)
+                }) {
                     server.call();
                 }
                 self.end(session, &id, true, "probed");
@@ -327,6 +333,7 @@ impl Agent {
         session.always.fetch_or(chosen == "always", Ordering::SeqCst);
         match chosen {
             "once" | "always" => !self.has_fault("permission.allowed"),
+            "" => self.has_fault("permission.cancelled"),
             _ => self.has_fault("permission.rejected"),
         }
     }
@@ -372,9 +379,13 @@ impl Agent {
         if in_terminal || self.has_fault("client.no-terminal") {
             self.terminal(session, id, command);
         } else {
+            let cwd = match self.has_fault("session.cwd") {
+                true => std::env::current_dir().unwrap(),
+                false => session.cwd.clone(),
+            };
             let mut child = Command::new("sh")
                 .args(["-c", command])
-                .current_dir(&session.cwd)
+                .current_dir(cwd)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()

@@ -35,14 +35,15 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
         .ok();
     }
     let Some(first) = outcomes.first() else { return out };
+    writeln!(out, "\nCatalogue {}, edition {}.", first.revision, first.edition).ok();
     out += "\nRows of the protocol that an agent fails (**✗** a must, ✗ a should) or that could not be tested (?):\n\n| row |";
     outcomes.iter().for_each(|outcome| out += &format!(" {} |", outcome.agent));
     out += "\n|---|";
     outcomes.iter().for_each(|_| out.push_str(":-:|"));
     out.push('\n');
-    for (index, result) in first.rows.iter().enumerate() {
+    for result in &first.rows {
         let row = &result.row;
-        let of = |outcome: &Outcome| outcome.rows.get(index).map(|result| result.status);
+        let of = |outcome: &Outcome| outcome.result(&row.id).map(|result| result.status);
         let is_bad = outcomes.iter().any(|outcome| of(outcome) == Some(Status::Failed));
         let matters = matches!(row.level, Level::Must | Level::Should);
         if row.origin != Origin::Protocol || !is_bad || !matters {
@@ -54,8 +55,8 @@ pub fn markdown(outcomes: &[Outcome]) -> String {
                 (Some(Status::Failed), Level::Must) => "**✗**",
                 (Some(Status::Failed), _) => "✗",
                 (Some(Status::NotTested), _) => "?",
-                (Some(Status::NotApplicable), _) => "–",
-                _ => "✓",
+                (Some(Status::NotApplicable) | None, _) => "–",
+                (Some(Status::Passed), _) => "✓",
             };
             write!(out, " {cell} |").ok();
         }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{counts, matters, sign};
-use crate::catalogue::{Catalogue, Origin};
+use crate::catalogue::{Catalogue, Origin, REVISION, edition};
 use crate::verdict::{Outcome, RowResult, Status};
 
 /// Prints an outcome.
@@ -21,14 +21,13 @@ pub fn terminal(outcome: &Outcome, is_strict: bool) -> String {
         writeln!(out, "fault of the suite: {fault}").ok();
     }
     let name = format!("{} {}", outcome.agent, outcome.version);
-    let (verdict, violations) = match outcome.is_conformant() {
-        true => ("conformant with ACP v1", String::new()),
-        false => {
-            let count = outcome.violations().count();
-            ("not conformant with ACP v1", format!(" ({count} of its musts)"))
-        }
+    let count = outcome.violations().count();
+    let verdict = match (outcome.suite_faults.is_empty(), count) {
+        (false, _) => "not decided, because the suite itself failed".to_owned(),
+        (true, 0) => "conformant with ACP v1".to_owned(),
+        (true, count) => format!("not conformant with ACP v1 ({count} of its musts)"),
     };
-    writeln!(out, "{}: {verdict}{violations}", name.trim()).ok();
+    writeln!(out, "{}: {verdict}", name.trim()).ok();
     writeln!(out, "  ACP v1:    {}", counts(outcome, Origin::Protocol)).ok();
     writeln!(out, "  documents: {}", counts(outcome, Origin::Documents)).ok();
     if is_strict {
@@ -37,7 +36,8 @@ pub fn terminal(outcome: &Outcome, is_strict: bool) -> String {
     if outcome.profile.is_none() {
         writeln!(out, "  No profile: rows that need a model were not tested. See --profile.").ok();
     }
-    writeln!(out, "  {:.1} s", outcome.seconds).ok();
+    let (revision, edition) = (&outcome.revision, outcome.edition);
+    writeln!(out, "  {:.1} s, catalogue {revision} edition {edition}", outcome.seconds).ok();
     out
 }
 
@@ -60,12 +60,17 @@ fn failure(out: &mut String, result: &RowResult) {
 /// Prints the catalogue.
 #[must_use]
 pub fn list(catalogue: &Catalogue) -> String {
-    let mut out = String::new();
+    let mut out = format!(
+        "Catalogue {REVISION}, edition {}: {} rows, {} cases\n",
+        edition(),
+        catalogue.rows.len(),
+        catalogue.cases.len()
+    );
     let mut chapter = "";
     for row in &catalogue.rows {
         if row.chapter != chapter {
             chapter = &row.chapter;
-            writeln!(out, "{}{chapter}", if out.is_empty() { "" } else { "\n" }).ok();
+            writeln!(out, "\n{chapter}").ok();
         }
         let dialect = if row.dialect == "v1" { "" } else { &row.dialect };
         let (level, origin) = (row.level.name(), row.origin.name());

@@ -1,6 +1,6 @@
 //! The rows of the official schema: one for each kind of message.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -79,9 +79,12 @@ pub(super) fn apply(record: &Record) -> Vec<(&'static str, Finding)> {
     for (message, method, result) in record.results() {
         if let Some(row) = row(&RESULTS, method) {
             add(row, message.at, schema::fault(method, Part::Answered, result));
-            if ["initialize", "session/new", "session/prompt"].contains(&method) {
-                add(OWN_MEMBERS, message.at, own_member(method, result));
-            }
+            let known = schema::members(method, Part::Answered);
+            add(
+                OWN_MEMBERS,
+                message.at,
+                own_member(&format!("the result of {method}"), result, &known),
+            );
         }
     }
     for message in record.sent() {
@@ -97,18 +100,23 @@ pub(super) fn apply(record: &Record) -> Vec<(&'static str, Finding)> {
             row(&CALLS, method).unwrap_or(OTHER_CALLS)
         };
         add(row, message.at, schema::fault(method, Part::Sent, params));
+        let known = schema::members(method, Part::Sent);
+        add(OWN_MEMBERS, message.at, own_member(method, params, &known));
+        if let Some(kind) = params["update"]["sessionUpdate"].as_str() {
+            let known = schema::update_members(kind);
+            let what = format!("the update {kind}");
+            add(OWN_MEMBERS, message.at, own_member(&what, &params["update"], &known));
+        }
     }
     found.into_iter().collect()
 }
 
-/// Returns a member of a result that the protocol does not have.
-fn own_member(method: &str, result: &Value) -> Option<String> {
-    let known: &[&str] = match method {
-        "initialize" => &["protocolVersion", "agentCapabilities", "authMethods", "agentInfo"],
-        "session/new" => &["sessionId", "modes", "configOptions"],
-        _ => &["stopReason", "usage", "userMessageId"],
-    };
-    let mut names = result.as_object()?.keys();
-    let name = names.find(|name| *name != "_meta" && !known.contains(&name.as_str()))?;
-    Some(format!("the result of {method} has the member {name}"))
+/// Members that v1 had once, or has in drafts: no inventions of an agent.
+const FORMER: [&str; 3] = ["models", "usage", "userMessageId"];
+
+/// Returns a member that the protocol does not have. Nothing is known about what is not in the schema.
+fn own_member(what: &str, value: &Value, known: &BTreeSet<String>) -> Option<String> {
+    let mut names = value.as_object()?.keys().filter(|_| !known.is_empty());
+    let name = names.find(|name| !known.contains(*name) && !FORMER.contains(&name.as_str()))?;
+    Some(format!("{what} has the member {name}"))
 }

@@ -84,6 +84,7 @@ fn exit_codes_and_reports_are_as_documented() {
     assert_eq!(good.status.code(), Some(0), "{good:?}");
     let read = |name: &str| std::fs::read_to_string(home.join(name)).unwrap();
     assert!(read("r.xml").contains("<testcase name=\"init.version\""));
+    assert!(read("r.xml").contains("errors=\"0\""), "the schema of JUnit needs it");
     assert!(read("r.html").contains("init.version-supported"));
     assert!(read("r.svg").contains("conformant"));
     assert!(read("r.md").contains("| purlin |"));
@@ -92,6 +93,21 @@ fn exit_codes_and_reports_are_as_documented() {
     let stale = purlin(&home, &[&["check", "--baseline", "baseline"][..], &only[..]].concat());
     assert_eq!(stale.status.code(), Some(1), "{stale:?}");
     assert!(String::from_utf8_lossy(&stale.stdout).contains("stale in the baseline"));
+    // A known row that was not checked is not stale; a row that is not known is.
+    std::fs::write(home.join("baseline"), "wire.utf8\n").unwrap();
+    let unchecked = purlin(&home, &[&["check", "--baseline", "baseline"][..], &only[..]].concat());
+    assert_eq!(unchecked.status.code(), Some(0), "{unchecked:?}");
+    std::fs::write(home.join("baseline"), "init.nonsense\n").unwrap();
+    let unknown = purlin(&home, &[&["check", "--baseline", "baseline"][..], &only[..]].concat());
+    assert_eq!(unknown.status.code(), Some(1), "{unknown:?}");
+    let no_case = purlin(&home, &["check", "--case", "nonsense", "--", PURLIN, "acp"]);
+    assert_eq!(no_case.status.code(), Some(2), "{no_case:?}");
+    // Reports of earlier runs are shown side by side.
+    let json = purlin(&home, &[&["check", "--json", "one.json"][..], &only[..]].concat());
+    assert_eq!(json.status.code(), Some(0), "{json:?}");
+    let merged = ["check", "--merge", "one.json", "--merge", "one.json", "--markdown", "two.md"];
+    assert_eq!(purlin(&home, &merged).status.code(), Some(0));
+    assert_eq!(read("two.md").matches("| purlin |").count(), 2 + 1, "{}", read("two.md"));
     let listed = purlin(&home, &["check", "--list"]);
     assert!(String::from_utf8_lossy(&listed.stdout).contains("wire.utf8"));
 }
