@@ -184,8 +184,13 @@ pub async fn run(
         progress(scenario);
         let (measured, name, version) = run_one(options, *scenario).await?;
         is_broken = scenario.name == "ramp" && measured.failure.is_some();
-        (outcome.agent, outcome.version) = (name, version);
+        if !name.is_empty() {
+            (outcome.agent, outcome.version) = (name, version);
+        }
         outcome.measured.push(measured);
+    }
+    if outcome.agent.is_empty() {
+        outcome.agent = options.command.first().cloned().unwrap_or_default();
     }
     Ok(outcome)
 }
@@ -207,11 +212,14 @@ async fn run_one(
     let mut connection = Connection::start(&spec, host)?;
     let sampler = Sampler::new(connection.process_id());
     let limit = options.limit.min(LONGEST);
-    let played = timeout(limit, play(&mut connection, options, scenario, &work, sampler)).await;
+    let until = tokio::time::Instant::now() + limit;
+    let playing = play(&mut connection, options, scenario, &work, sampler, until);
+    // An agent that does not even open its sessions has no measurements.
+    let played = timeout(limit + Duration::from_secs(1), playing).await;
     let result = match played {
         Ok(done) => done?,
         Err(_) => {
-            let reason = format!("not done after {} s", limit.as_secs());
+            let reason = format!("its sessions were not open after {} s", limit.as_secs());
             (Measured::stopped(scenario, limit, reason), String::new(), String::new())
         }
     };
@@ -273,6 +281,7 @@ async fn play(
     scenario: Scenario,
     work: &Path,
     mut sampler: Sampler,
+    until: tokio::time::Instant,
 ) -> Result<(Measured, String, String), Error> {
     let caller = connection.caller();
     let capabilities = json!({ "fs": { "readTextFile": true, "writeTextFile": true } });
@@ -302,6 +311,7 @@ async fn play(
         tasks.spawn(work.run());
     }
     let mut results = Vec::new();
+    let mut is_late = false;
     let mut tick = tokio::time::interval(measure::INTERVAL);
     loop {
         tokio::select! {
@@ -317,13 +327,21 @@ async fn play(
                 Some(Err(_)) => {}
                 None => break,
             },
+            () = tokio::time::sleep_until(until) => {
+                is_late = true;
+                break;
+            }
         }
     }
     while let Some(update) = connection.ready_update() {
         counts.count(update.raw());
     }
     sampler.sample();
-    let measured = Measured::new(scenario, start.elapsed(), &results, &counts, sampler);
+    let mut measured = Measured::new(scenario, start.elapsed(), &results, &counts, sampler);
+    if is_late {
+        measured.failed = scenario.sessions * scenario.turns - measured.turns;
+        measured.failure = Some(format!("not done after {} s", options.limit.as_secs()));
+    }
     let text = |name: &str| welcome["agentInfo"][name].as_str().unwrap_or_default().to_owned();
     Ok((measured, text("name"), text("version")))
 }

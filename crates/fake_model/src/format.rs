@@ -42,6 +42,8 @@ pub(crate) struct Encoder {
     block: u64,
     /// The kind of the open block.
     open: Option<&'static str>,
+    /// The text of the open message of the Responses format, whose end repeats it.
+    message: Option<String>,
     calls: u64,
     /// The number of the request; it makes the ids of tool calls unique.
     request: usize,
@@ -56,6 +58,7 @@ impl Encoder {
             format,
             block: 0,
             open: None,
+            message: None,
             calls: 0,
             request,
             usage: [10, 5, 0, 0],
@@ -112,9 +115,19 @@ impl Encoder {
                         &json!({"type":"content_block_delta","index":self.block - 1,"delta":{"type":"text_delta","text":text}}),
                     )
             }
-            Format::Responses => event(
-                &json!({"type":"response.output_text.delta","item_id":"m","output_index":self.block,"content_index":0,"delta":text}),
-            ),
+            Format::Responses => {
+                let mut out = String::new();
+                if self.message.is_none() {
+                    let item = json!({"type":"message","id":"m","role":"assistant","status":"in_progress","content":[]});
+                    out = event(
+                        &json!({"type":"response.output_item.added","output_index":self.block,"item":item}),
+                    );
+                }
+                self.message.get_or_insert_default().push_str(text);
+                out + &event(
+                    &json!({"type":"response.output_text.delta","item_id":"m","output_index":self.block,"content_index":0,"delta":text}),
+                )
+            }
             Format::Chat => event(
                 &json!({"choices":[{"index":0,"delta":{"content":text},"finish_reason":null}]}),
             ),
@@ -123,6 +136,14 @@ impl Encoder {
             ),
             Format::Bedrock => self.converse_delta("text", &json!({"text":text})),
         }
+    }
+
+    /// Ends the open message of the Responses format.
+    fn end_message(&mut self) -> String {
+        let Some(text) = self.message.take() else { return String::new() };
+        let content = json!([{"type":"output_text","text":text,"annotations":[]}]);
+        let item = json!({"type":"message","id":"m","role":"assistant","status":"completed","content":content});
+        event(&json!({"type":"response.output_item.done","output_index":self.block,"item":item}))
     }
 
     pub(crate) fn thought(&mut self, text: &str) -> String {
@@ -205,10 +226,11 @@ impl Encoder {
                 out
             }
             Format::Responses => {
+                let mut out = self.end_message();
                 self.block += 1;
                 let index = self.block - 1;
                 let item = format!("fc{}", self.calls);
-                let mut out = event(
+                out += &event(
                     &json!({"type":"response.output_item.added","output_index":index,"item":{"type":"function_call","id":item,"call_id":id,"name":name,"arguments":""}}),
                 );
                 for chunk in [front, back] {
@@ -295,14 +317,15 @@ impl Encoder {
             }
             Format::Responses => {
                 let usage = json!({"input_tokens":input + read,"input_tokens_details":{"cached_tokens":read},"output_tokens":output,"total_tokens":input + read + output});
-                match stop.as_deref() {
+                let end = match stop.as_deref() {
                     Some(reason) => event(
                         &json!({"type":"response.incomplete","response":{"id":"resp","status":"incomplete","incomplete_details":{"reason":reason},"usage":usage}}),
                     ),
                     None => event(
                         &json!({"type":"response.completed","response":{"id":"resp","status":"completed","usage":usage}}),
                     ),
-                }
+                };
+                self.end_message() + &end
             }
             Format::Chat => {
                 let ordinary = if self.has_calls { "tool_calls" } else { "stop" };

@@ -14,36 +14,21 @@ pub(crate) enum Server {
     Http { address: String, headers: String },
 }
 
-/// What is wrong with how a server is used.
-#[derive(Default)]
-pub(crate) struct Faults {
-    /// It gets neither its arguments, its environment nor its headers.
-    pub(crate) is_bare: bool,
-    /// Its input stays open when the agent has ended.
-    pub(crate) stays: bool,
-}
-
 impl Server {
-    /// Starts a server.
-    pub(crate) fn start(server: &Value, faults: &Faults) -> Option<Server> {
+    /// Starts a server. Without its arguments, environment and headers if `is_bare`.
+    pub(crate) fn start(server: &Value, is_bare: bool) -> Option<Server> {
         if server["type"] == "http" {
             let address = server["url"].as_str()?.strip_prefix("http://")?.strip_suffix("/mcp")?;
             let headers = server["headers"].as_array().into_iter().flatten();
-            let headers = headers.filter(|_| !faults.is_bare).filter_map(|header| {
+            let headers = headers.filter(|_| !is_bare).filter_map(|header| {
                 Some(format!("{}: {}\r\n", header["name"].as_str()?, header["value"].as_str()?))
             });
             return Some(Server::Http { address: address.to_owned(), headers: headers.collect() });
         }
-        let program = server["command"].as_str()?;
-        let mut command = Command::new(program);
-        if faults.stays && std::path::Path::new(program).exists() {
-            command = Command::new("sh");
-            let script = "(cat; sleep 8) | \"$@\"";
-            command.args(["-c", script, "sh", program]);
-        }
+        let mut command = Command::new(server["command"].as_str()?);
         let words = server["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
         command.args(words.map(|word| {
-            if faults.is_bare { word.replace("check-argument", "x") } else { word.to_owned() }
+            if is_bare { word.replace("check-argument", "x") } else { word.to_owned() }
         }));
         for variable in server["env"].as_array().into_iter().flatten() {
             command.env(variable["name"].as_str()?, variable["value"].as_str()?);

@@ -212,12 +212,9 @@ impl Agent {
             if self.has_fault("timing.mcp") {
                 std::thread::sleep(Duration::from_millis(5200));
             }
-            let faults = mcp::Faults {
-                is_bare: self.has_fault(if is_http { "mcp.http-headers" } else { "mcp.env" }),
-                stays: self.has_fault("shutdown.mcp"),
-            };
+            let is_bare = self.has_fault(if is_http { "mcp.http-headers" } else { "mcp.env" });
             let lists = !self.has_fault("mcp.tools") || is_http;
-            let Some(mut started) = mcp::Server::start(server, &faults) else { continue };
+            let Some(mut started) = mcp::Server::start(server, is_bare) else { continue };
             started.begin(lists);
             session.servers.lock().unwrap().push(started);
         }

@@ -354,6 +354,9 @@ impl Agent {
         if !self.permit(session, id, "permission.asked") {
             return self.end(session, id, false, "rejected");
         }
+        if self.has_fault("tool.create") && path.ends_with("new.txt") {
+            return self.end(session, id, false, "there is no such file");
+        }
         let through_client =
             self.client_has("/fs/writeTextFile") && !self.has_fault("client.write");
         match through_client || self.has_fault("client.no-write") {

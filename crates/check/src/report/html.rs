@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::junit::escape;
 use super::{counts, sign};
-use crate::catalogue::{Level, Origin};
+use crate::catalogue::Origin;
 use crate::verdict::{Outcome, RowResult, Status};
 
 const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2em auto;max-width:80em;padding:0 1em;color:#222;background:#fff}\
@@ -23,7 +23,8 @@ pub fn html(outcomes: &[Outcome]) -> String {
     );
     summary(&mut out, outcomes);
     for (number, outcome) in outcomes.iter().enumerate() {
-        failures(&mut out, outcome, number);
+        failures(&mut out, outcome, number, Origin::Protocol, "ACP v1");
+        failures(&mut out, outcome, number, Origin::Documents, "other documents");
     }
     let Some(first) = outcomes.first() else { return out + "</body></html>\n" };
     let mut chapter = "";
@@ -81,13 +82,14 @@ fn summary(out: &mut String, outcomes: &[Outcome]) {
     out.push_str("</table></div>\n");
 }
 
-/// Prints what an agent fails. `number` is its place among the agents, which makes the links unique.
-fn failures(out: &mut String, outcome: &Outcome, number: usize) {
-    let bad: Vec<&RowResult> = outcome.rows.iter().filter(|result| result.is_bad()).collect();
+/// Prints what an agent fails of one origin. `number` is its place among the agents, which makes the links unique.
+fn failures(out: &mut String, outcome: &Outcome, number: usize, origin: Origin, of: &str) {
+    let of_origin = outcome.rows.iter().filter(|result| result.row.origin == origin);
+    let bad: Vec<&RowResult> = of_origin.filter(|result| result.is_bad()).collect();
     if bad.is_empty() {
         return;
     }
-    writeln!(out, "<h2>What {} fails</h2>", escape(short_name(outcome))).ok();
+    writeln!(out, "<h2>What {} fails of {of}</h2>", escape(short_name(outcome))).ok();
     for result in bad {
         let row = &result.row;
         let transcript = escape(&result.transcript.join("\n"));
@@ -118,7 +120,7 @@ fn short_name(outcome: &Outcome) -> &str {
 fn class(result: &RowResult) -> &'static str {
     match result.status {
         Status::Passed => "passed",
-        Status::Failed if result.row.level == Level::Must => "failed",
+        Status::Failed if result.is_violation() => "failed",
         Status::Failed => "weak",
         Status::NotApplicable => "na",
         Status::NotTested => "not",

@@ -63,6 +63,12 @@ pub(super) fn ids() -> impl Iterator<Item = &'static str> {
 pub(super) fn apply(record: &Record) -> Vec<(&'static str, Finding)> {
     let mut found: BTreeMap<&'static str, Finding> =
         ids().map(|id| (id, Finding::Nothing)).collect();
+    // Another version of the protocol has another schema.
+    let mut welcomes = record.results().filter(|(_, method, _)| *method == "initialize");
+    let is_other = |result: &Value| result["protocolVersion"].as_u64().is_some_and(|it| it != 1);
+    if welcomes.any(|(_, _, result)| is_other(result)) {
+        return found.into_iter().collect();
+    }
     let mut add = |row: &'static str, at: usize, fault: Option<String>| {
         let finding = found.entry(row).or_insert(Finding::Nothing);
         match fault {
