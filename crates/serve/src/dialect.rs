@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::Event;
 use engine::ports::{Clock, Offers, Settings};
-use engine::words::SessionId;
+use engine::words::{ModeId, SessionId};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -44,6 +44,8 @@ pub(crate) struct Translator {
     /// How long a prompt may be, in bytes.
     prompt_bytes: u64,
     permission_timeout: Duration,
+    /// Whether the client's capabilities allow edits of the workspace, in the dialect without permission requests.
+    may_edit: bool,
     /// Whether GitHub's tools would work, from `initialize`.
     has_github: bool,
     clock: Arc<dyn Clock>,
@@ -91,6 +93,7 @@ impl Translator {
             history_bytes: usize::try_from(limits.max_update_bytes).unwrap_or(usize::MAX),
             prompt_bytes: limits.max_prompt_bytes,
             permission_timeout: lasting(limits.permission_wait_seconds),
+            may_edit: false,
             has_github: false,
             clock,
         }
@@ -126,6 +129,10 @@ impl Translator {
         match &call {
             AgentCall::Prompt(prompt) => {
                 check_prompt_size(&prompt.prompt, encoded, self.prompt_bytes)?;
+            }
+            AgentCall::Initialize(request) => {
+                self.may_edit =
+                    self.dialect == Dialect::Container && crate::bridge::offers_in(request).write;
             }
             AgentCall::Steer(message) => {
                 check_prompt_size(&message.prompt.prompt, encoded, self.prompt_bytes)?;
@@ -176,13 +183,20 @@ impl Translator {
         offers
     }
 
+    /// Returns the mode that a client means. The container dialect has no permission requests: there, a client that can edit
+    /// the workspace allows it with the mode `development`, which is also the default.
+    pub(crate) fn mode_in(&self, mode: Option<ModeId>) -> Option<ModeId> {
+        let is_development = mode.as_ref().is_none_or(|mode| mode.as_str() == "development");
+        if self.may_edit && is_development { Some(ModeId::new("accept_edits")) } else { mode }
+    }
+
     /// Returns what a session that is opened now needs for the client's dialect.
     pub(crate) fn session_extras(&self) -> SessionExtras {
         SessionExtras {
             branch: (self.dialect == Dialect::Container).then(Arc::default),
-            // In the message reference the request is a notification, so an answer may never come.
-            permission_timeout: (self.dialect == Dialect::MessageReference)
-                .then_some(self.permission_timeout),
+            // In the message reference the request is a notification, and the container dialect has none, so an answer
+            // may never come.
+            permission_timeout: (self.dialect != Dialect::V1).then_some(self.permission_timeout),
         }
     }
 
@@ -269,6 +283,7 @@ impl Translator {
                 id: session.handle.id().as_str(),
                 directory: &session.cwd.to_string_lossy(),
                 may_change: settings.mode().may_change(),
+                has_failed: session.has_failed,
                 created_ms: milliseconds(session.created),
                 now_ms: milliseconds(self.clock.now()),
                 branch: session.extras.branch(),

@@ -185,9 +185,7 @@ pub(crate) fn editor_error(err: &RpcError, path: Option<&Path>) -> EditorError {
         }
         (Code::FILE_DENIED, Some(path)) => EditorError::FileDenied(path),
         (Code::FILE_TOO_LARGE, Some(path)) => EditorError::FileTooLarge(path),
-        (Code::METHOD_NOT_FOUND, _) => {
-            EditorError::NotOffered("this method, although it announced it")
-        }
+        (Code::METHOD_NOT_FOUND, _) => EditorError::NotOffered("this method"),
         _ => EditorError::Refused(words_of(err)),
     }
 }

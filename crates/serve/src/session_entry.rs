@@ -27,6 +27,8 @@ pub(crate) struct SessionEntry {
     pub(crate) servers: ServersSlot,
     /// The turn that runs.
     pub(crate) turn: Option<RunningTurn>,
+    /// Whether its last turn failed.
+    pub(crate) has_failed: bool,
     pub(crate) prompts: Window,
     /// Its link to the session, if that outlives the connection.
     pub(crate) shared: Option<SharedLink>,

@@ -113,6 +113,7 @@ fn other_dialects_cost_v1_no_allocations() {
             id: "s",
             directory: "/w",
             may_change: true,
+            has_failed: false,
             created_ms: 1,
             now_ms: 2,
             branch: None,

@@ -167,7 +167,9 @@ pub(crate) async fn finish(cx: &TurnCx<'_>, step: Step) -> Result<Done, TurnErro
     }
     let outcome = match outcome {
         Ok(outcome) => instructions::add_touched(cx, &locations, outcome).await?,
-        Err(err) => return give_up_with(cx, slow.id.clone(), slow.content_at_end(None), err).await,
+        Err(err) => {
+            return give_up_with(cx, slow.id.clone(), slow.content_at_end(None, false), err).await;
+        }
     };
     let wait = Wait { whom: Some("the hooks and checks of the project".to_owned()), limit: None };
     let hooks = hooks::after_tool(cx, &request, said, outcome);
@@ -175,12 +177,12 @@ pub(crate) async fn finish(cx: &TurnCx<'_>, step: Step) -> Result<Done, TurnErro
         Ok(outcome) => {
             span.end_with(&outcome);
             let outcome = outcome.map(|output| {
-                let content = slow.content_at_end(output.content);
+                let content = slow.content_at_end(output.content, true);
                 Output { content, ..output }
             });
             Ok(Done { id: given_id, ..report(cx, request.id.clone(), outcome).await? })
         }
-        Err(err) => give_up_with(cx, slow.id.clone(), slow.content_at_end(None), err).await,
+        Err(err) => give_up_with(cx, slow.id.clone(), slow.content_at_end(None, false), err).await,
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 
 use super::hub::{HubLimits, HubOptions};
 use super::session::{Command, IGNORED_SETTINGS, Session, SessionHandle, Workspace};
-use crate::ports::{Error, Preferences, Settings, StoredSession};
+use crate::ports::{Error, Preferences, Settings, State, StoredSession};
 use crate::words::{Agent, Mode, ModeId, SessionId};
 
 /// Opens the workspace of a session. Made for one request, so it opens one workspace.
@@ -81,6 +81,8 @@ pub struct OpenedSession {
     pub cwd: PathBuf,
     /// When it began.
     pub created: SystemTime,
+    /// Whether its last turn failed.
+    pub has_failed: bool,
 }
 
 /// Opens a session, in this mode if one is given. Its task must run it then.
@@ -141,6 +143,7 @@ pub(super) async fn open(
         settings: settings.clone(),
         cwd: cwd.clone(),
         created: stored.info.created,
+        has_failed: stored.info.state == State::Error,
         handle,
     };
     let shared = options.shared(limits);

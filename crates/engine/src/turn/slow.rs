@@ -49,12 +49,16 @@ impl SlowCall<'_> {
         }
     }
 
-    /// Returns the content that a call ends with: what was shown before, if progress replaced it.
+    /// Returns the content that a call ends with: what was shown before, if progress replaced it. Some clients show only
+    /// what the last update has, so a completed change repeats its diff.
     pub(super) fn content_at_end(
         &self,
         content: Option<Vec<ToolContent>>,
+        is_completed: bool,
     ) -> Option<Vec<ToolContent>> {
-        content.or_else(|| self.is_shown.then(|| self.content.to_vec()))
+        let is_diff = |content: &ToolContent| matches!(content, ToolContent::Diff { .. });
+        let repeats = self.is_shown || (is_completed && self.content.iter().any(is_diff));
+        content.or_else(|| repeats.then(|| self.content.to_vec()))
     }
 
     fn progress(&self, text: String) -> Event {

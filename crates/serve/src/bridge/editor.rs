@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tools::scope::Scope;
 use wire::acp::files::write_params;
 use wire::acp::schema;
-use wire::{RpcError, rpc};
+use wire::{Code, RpcError, rpc};
 
 use super::call::CallOut;
 use super::{fit, size};
@@ -223,6 +223,14 @@ fn unanswered(limit: Duration) -> EditorError {
     EditorError::TimedOut { call: "session/request_permission", advice: Some(advice) }
 }
 
+/// Says that the client has no permission requests, and what the user can do.
+fn no_requests() -> EditorError {
+    let advice = "Rejected: this client does not know `session/request_permission`. Allow what it may do with rules under \
+                  `permission` in purlin.json."
+        .to_owned();
+    EditorError::TimedOut { call: "session/request_permission", advice: Some(advice) }
+}
+
 /// Why a call to the client has no result.
 enum CallError {
     /// The client answered with an error.
@@ -343,7 +351,10 @@ impl Editor for AcpEditor {
                 None => answer.await,
                 Some(limit) => timeout(limit, answer).await.map_err(|_| unanswered(limit))?,
             }
-            .map_err(|err| err.into_editor(None))?;
+            .map_err(|err| match err {
+                CallError::Answered(err) if err.code == Code::METHOD_NOT_FOUND => no_requests(),
+                err => err.into_editor(None),
+            })?;
             Ok(match answer.outcome {
                 schema::RequestPermissionOutcome::Selected(chosen) => {
                     question.answer(&chosen.option_id.0)

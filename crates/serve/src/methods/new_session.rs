@@ -23,6 +23,7 @@ pub(super) fn run(
     check_directories(Some(&cwd), &request.additional_directories)?;
     let mut meta = request.meta;
     let mode = members::meta_value(meta.as_ref(), "mode").and_then(Value::as_str).map(ModeId::new);
+    let mode = connection.translator.mode_in(mode);
     let problems = members::take_meta_value(&mut meta, mcp_servers::PROBLEMS);
     let request = OpenRequest {
         session: connection.services.fresh_session(),

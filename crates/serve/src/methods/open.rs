@@ -77,7 +77,7 @@ pub(super) fn open<T: Serialize + 'static>(
     let reply = connection.reply(id, move |connection, id, opened| {
         connection.loading.remove(&of);
         match opened {
-            Ok(OpenedSession { handle, settings, cwd, created }) => {
+            Ok(OpenedSession { handle, settings, cwd, created, has_failed }) => {
                 let entry = SessionEntry {
                     handle,
                     cwd,
@@ -86,6 +86,7 @@ pub(super) fn open<T: Serialize + 'static>(
                     requested,
                     servers: servers_of_entry,
                     turn: None,
+                    has_failed,
                     prompts: Window::new(connection.services.limits.prompts_per_minute),
                     shared: None,
                 };

@@ -141,7 +141,10 @@ fn finish(
     meta: Option<schema::Meta>,
     outcome: Result<TurnReport, Error>,
 ) {
-    let turn = connection.sessions.get_mut(session).and_then(|entry| entry.turn.take());
+    let turn = connection.sessions.get_mut(session).and_then(|entry| {
+        entry.has_failed = outcome.is_err();
+        entry.turn.take()
+    });
     let outcome = match (outcome, turn) {
         (Ok(_), Some(turn)) if turn.is_stalled => {
             Err(Error::ClientStalled(connection.services.limits.unread()))

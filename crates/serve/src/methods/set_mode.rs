@@ -15,6 +15,7 @@ pub(super) fn run(
     request: schema::SetSessionModeRequest,
 ) -> Result<(), RpcError> {
     let mode = ModeId::new(request.mode_id.0);
+    let mode = connection.translator.mode_in(Some(mode.clone())).unwrap_or(mode);
     let command = |reply| Command::SetMode(mode, reply);
     change(connection, id, &request.session_id, command, |_, _| json!({}))
 }

@@ -61,7 +61,10 @@ impl Writer {
         if is_fresh {
             self.add_owned(session, claim);
         }
-        info.state = State::Active;
+        // The caller may want to know that the last turn failed.
+        if info.state != State::Error {
+            info.state = State::Active;
+        }
         Ok(OwnedSession { info, is_fresh, is_read_only: false })
     }
 

@@ -23,6 +23,8 @@ pub struct SessionFacts<'a> {
     pub directory: &'a str,
     /// Whether its mode allows changes.
     pub may_change: bool,
+    /// Whether its last turn failed.
+    pub has_failed: bool,
     /// When it was created, in milliseconds since 1970.
     pub created_ms: u64,
     /// The current time, in milliseconds since 1970.

@@ -173,7 +173,7 @@ pub(super) fn session_out(session: SessionFacts<'_>) -> Value {
         "sessionId": session.id,
         "workspaceUri": file_uri::encode(session.directory),
         "mode": mode_out(session.may_change),
-        "state": "active",
+        "state": if session.has_failed { "error" } else { "active" },
         "createdAt": session.created_ms,
         "lastActiveAt": session.now_ms,
         "workspaceState": state,
