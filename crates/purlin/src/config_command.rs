@@ -92,9 +92,14 @@ fn import(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> anyhow::
         true => Vec::new(),
         false => Config::default().add_other_agents(&environment, &mut problems),
     };
-    // Without anything of another agent, the user learns where OpenCode's file was looked for.
     let opencode = match opencode {
-        Err(err) if is_named || write || others.is_empty() => return Err(err),
+        Err(err) if is_named || write => return Err(err),
+        // The user learns where the files were looked for.
+        Err(err) if others.is_empty() => {
+            return Err(
+                err.context("nothing to import: no settings of Claude Code or Codex either")
+            );
+        }
         opencode => opencode.ok(),
     };
     let mut shown = String::new();

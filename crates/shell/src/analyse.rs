@@ -165,6 +165,10 @@ impl Analyser<'_> {
                     {
                         words[0] = Word::text(base);
                     }
+                    // Such as the `/` of `rm -rf /`.
+                    if words[0].as_text() == Some("") {
+                        continue;
+                    }
                     let need = Need::allow(NeedKind::Run, normal(&words)).once();
                     self.push(need, "may run inside another command");
                     self.without_options(&words);

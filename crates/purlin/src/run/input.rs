@@ -11,6 +11,10 @@ use wire::acp::schema;
 
 /// Longer text is not part of the prompt: the agent gets a link to a file, and reads what it needs.
 const MAX_INLINE: usize = 256 * 1024;
+/// A longer prompt is a file too: few models could take it at once.
+const MAX_PROMPT: usize = 1024 * 1024;
+/// Stands for such a prompt.
+const LONG_PROMPT: &str = "The request is in the attached file. Read all of it, one range after the other, and do what it says.";
 /// The largest image that is sent.
 const MAX_IMAGE: u64 = 7 * 1024 * 1024;
 /// The default of Purlin's own limit for a prompt, and the space for everything around the text.
@@ -53,6 +57,7 @@ impl Input {
         let stdin = read_stdin(prompt.as_deref())?;
         let (text, context) = match prompt {
             Some(prompt) if prompt != "-" => (prompt, stdin),
+            _ if stdin.len() > MAX_PROMPT => (LONG_PROMPT.to_owned(), stdin),
             _ => (stdin, String::new()),
         };
         ensure!(!text.trim().is_empty(), "the prompt is empty");

@@ -9,9 +9,22 @@ use wire::acp::schema;
 /// Exit codes.
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
+const WRONG_USAGE: u8 = 2;
 const REJECTED: u8 = 3;
 const LIMIT: u8 = 4;
 const INTERRUPTED: u8 = 130;
+
+/// An option that names something unknown, such as a mode or a session.
+#[derive(Debug)]
+pub(super) struct WrongUsage(pub(super) String);
+
+impl std::fmt::Display for WrongUsage {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUsage {}
 
 /// How much of the answer is reported. No more is stored, however long it is.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
@@ -108,7 +121,9 @@ impl Report {
             Ok(Ended::Stopped(EndTurn)) => REJECTED,
             Ok(Ended::Stopped(MaxTokens | MaxTurnRequests) | Ended::Limit(_)) => LIMIT,
             // A turn that was not cancelled here was cancelled by another process, or refused by the model.
-            Ok(Ended::Stopped(_) | Ended::CommandRefused) | Err(_) => FAILED,
+            Ok(Ended::Stopped(_) | Ended::CommandRefused) => FAILED,
+            Err(err) if err.is::<WrongUsage>() => WRONG_USAGE,
+            Err(_) => FAILED,
             Ok(Ended::Interrupted) => INTERRUPTED,
             // The reader has seen enough; that is not a failure.
             Ok(Ended::ReaderGone) => DONE,
@@ -195,6 +210,7 @@ mod tests {
         assert_eq!(code(Ended::Interrupted), 130);
         assert_eq!(code(Ended::CommandRefused), 1);
         assert_eq!(report.code(&Err(anyhow::anyhow!("x"))), 1);
+        assert_eq!(report.code(&Err(WrongUsage("no such session".to_owned()).into())), 2);
         let mut report = Report::default();
         report.add_call(&call("failed", "edit", -31801));
         report.add_call(&call("failed", "edit", -31801));

@@ -10,6 +10,7 @@ use wire::acp::models::SetModelRequest;
 use wire::acp::schema;
 
 use super::RunOptions;
+use super::report::WrongUsage;
 
 /// How long an agent may take to answer `initialize`. It has nothing to do for it but start.
 const START: Duration = Duration::from_secs(5);
@@ -119,8 +120,8 @@ async fn find(
     }
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => bail!("session not found: {id}"),
-        _ => bail!("several session ids begin with {id}"),
+        0 => Err(WrongUsage(format!("session not found: {id}")).into()),
+        _ => Err(WrongUsage(format!("several session ids begin with {id}")).into()),
     }
 }
 
@@ -176,7 +177,8 @@ async fn choose(caller: &Caller, session: &Settings, options: &RunOptions) -> an
         let ids: Vec<&str> = modes.available_modes.iter().map(|mode| &*mode.id.0).collect();
         // An agent may accept more names for a mode than it lists, so it is asked first.
         if matches!(set, Err(client::Error::Refused { .. })) && !ids.contains(&mode.as_str()) {
-            bail!("unknown mode `{mode}`; the agent has {}", ids.join(", "));
+            let words = format!("unknown mode `{mode}`; the agent has {}", ids.join(", "));
+            return Err(WrongUsage(words).into());
         }
         set?;
     } else if !set_option(caller, session, &Mode, mode).await? {

@@ -167,7 +167,7 @@ fn run_finds_its_script_and_reports_mistakes() {
         said(&output.stderr)
             .contains("unknown mode `nope`; the agent has build, accept_edits, plan, ask")
     );
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert_eq!(run(&["--mode", "architect", "hi"]).status.code(), Some(0));
     let output = run(&["/contxt"]);
     assert!(said(&output.stdout).contains("Unknown command `/contxt`. Did you mean `/context`?"));

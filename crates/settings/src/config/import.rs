@@ -64,7 +64,7 @@ impl Import {
         let files = from.map_or_else(|| directories.opencode_configs(), |file| vec![file]);
         let Some(source) = files.iter().find(|file| file.is_file()) else {
             let looked: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-            bail!("no OpenCode configuration found; looked for {}", looked.join(" and "));
+            bail!("no configuration of OpenCode found; looked for {}", looked.join(" and "));
         };
         let text = std::fs::read_to_string(source).with_context(|| source.display().to_string())?;
         let own = file.map(Path::to_owned).or_else(|| directories.config_file());
