@@ -60,7 +60,7 @@ pub(super) fn open<T: Serialize + 'static>(
     let (tenant, stage_of, scope_of) = (Arc::clone(tenant), Arc::clone(&stage), Arc::clone(&scope));
     let servers_of = Arc::clone(&opened_servers);
     let reply = connection.reply(id, move |connection, id, opened| match opened {
-        Ok(OpenedSession { handle, settings, cwd, created }) => {
+        Ok(OpenedSession { handle, settings, cwd, created, .. }) => {
             let (stage, scope, servers) = (stage_of, scope_of, servers_of);
             let new = NewShared { handle, stage, cwd, created, scope, requested, servers };
             let prompts_per_minute = connection.services.limits.prompts_per_minute;
@@ -220,6 +220,8 @@ fn entry(
         requested: shared.requested.clone(),
         servers: Arc::clone(&shared.servers),
         turn: None,
+        // Known once a turn of this connection fails.
+        has_failed: false,
         prompts: Window::new(connection.services.limits.prompts_per_minute),
         shared: Some(link),
     }
