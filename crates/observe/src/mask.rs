@@ -25,8 +25,33 @@ const NAMES: [&str; 12] = [
 /// Names that end like a secret name but are not secret.
 const NOT_SECRET: [&str; 3] = ["progresstoken", "maxtoken", "publickey"];
 /// Prefixes of well-known API keys.
-const PREFIXES: [&str; 9] =
-    ["sk-", "ghp_", "gho_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA", "AIza"];
+const PREFIXES: [&str; 22] = [
+    "sk-",
+    "sk_live_",
+    "rk_live_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xoxa-",
+    "xoxb-",
+    "xoxe-",
+    "xoxp-",
+    "xapp-",
+    "xai-",
+    "pypi-",
+    "dop_v1_",
+    "ya29.",
+    "AKIA",
+    "ASIA",
+    "AIza",
+];
+/// Prefixes that other words have, too. A key has digits and is long.
+const OTHER_PREFIXES: [&str; 4] = ["hf_", "npm_", "gsk_", "eyJ"];
+const LONG_KEY: usize = 30;
 /// Shorter words are not taken for keys.
 const MIN_KEY_LENGTH: usize = 12;
 
@@ -154,7 +179,12 @@ fn masked(text: &str) -> Option<String> {
         let (word, after) = rest.split_at(end);
         // A key may also follow a name, as in `KEY=sk-…`.
         let (name, value) = word.split_at(word.find('=').map_or(0, |at| at + 1));
-        let begins = |word: &str| PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+        let begins = |word: &str| {
+            let is_long =
+                || word.len() >= LONG_KEY && word.contains(|it: char| it.is_ascii_digit());
+            PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+                || OTHER_PREFIXES.iter().any(|prefix| word.starts_with(prefix)) && is_long()
+        };
         let key = match last.eq_ignore_ascii_case("bearer") || begins(word) {
             true => Some(word),
             false => Some(value).filter(|value| begins(value)),
@@ -221,6 +251,26 @@ mod tests {
         ]);
         assert_eq!(message["args"], args);
         assert_eq!(message["told"], "see http://****@h:1/?token=****&q=1 and https://h/a@b?q=2");
+    }
+
+    // R: O1
+    #[test]
+    fn keys_of_many_services_are_recognised() {
+        let rest = "1a2B3c4D5e6F7g8H9i0JkLmNoPqRsTuV";
+        for prefix in PREFIXES.iter().chain(&OTHER_PREFIXES) {
+            for text in [
+                format!("{prefix}{rest}"),
+                format!("X={prefix}{rest}"),
+                format!("({prefix}{rest})"),
+            ] {
+                assert!(!mask_text(&text).contains(rest), "{text}");
+            }
+        }
+        for plain in
+            ["npm_config_cache", "hf_hub_download", "npm_lifecycle_event", "sk-1", "eyJhbGci"]
+        {
+            assert_eq!(mask_text(plain), plain);
+        }
     }
 
     proptest::proptest! {

@@ -8,6 +8,7 @@ mod common;
 pub(crate) mod gemini;
 pub(crate) mod openai_chat;
 pub(crate) mod openai_responses;
+mod surrogates;
 mod text_calls;
 
 use engine::ports::Request;
@@ -15,6 +16,7 @@ use engine::ports::Request;
 use crate::fault::Fault;
 use crate::sigv4::percent_encode;
 use common::IdGenerator;
+use surrogates::Surrogates;
 use text_calls::TextCalls;
 
 pub(crate) use common::{Events, Target};
@@ -77,23 +79,28 @@ impl Format {
     pub(crate) fn decoder(self, request: &Request) -> Decoder {
         // Generated ids must differ from all earlier ones in the conversation.
         let ids = IdGenerator::new(request.messages.len());
-        match self {
-            Format::AnthropicMessages => Decoder::AnthropicMessages(Default::default()),
-            Format::OpenAiResponses => Decoder::OpenAiResponses(Default::default()),
+        let inner = match self {
+            Format::AnthropicMessages => Inner::AnthropicMessages(Default::default()),
+            Format::OpenAiResponses => Inner::OpenAiResponses(Default::default()),
             Format::OpenAiChat | Format::AzureChat => {
-                Decoder::OpenAiChat(openai_chat::Decoder::new(ids, TextCalls::new(request)))
+                Inner::OpenAiChat(openai_chat::Decoder::new(ids, TextCalls::new(request)))
             }
-            Format::Gemini => Decoder::Gemini(gemini::Decoder::new(ids)),
-            Format::BedrockConverse => {
-                Decoder::BedrockConverse(bedrock_converse::Decoder::new(ids))
-            }
-        }
+            Format::Gemini => Inner::Gemini(gemini::Decoder::new(ids)),
+            Format::BedrockConverse => Inner::BedrockConverse(bedrock_converse::Decoder::new(ids)),
+        };
+        Decoder { inner, surrogates: Surrogates::default() }
     }
 }
 
 /// Decodes the events of one answer.
 #[derive(Debug)]
-pub(crate) enum Decoder {
+pub(crate) struct Decoder {
+    inner: Inner,
+    surrogates: Surrogates,
+}
+
+#[derive(Debug)]
+enum Inner {
     AnthropicMessages(anthropic_messages::Decoder),
     OpenAiResponses(openai_responses::Decoder),
     OpenAiChat(openai_chat::Decoder),
@@ -104,22 +111,23 @@ pub(crate) enum Decoder {
 impl Decoder {
     /// Decodes the data of one event. Unknown events are ignored.
     pub(crate) fn decode(&mut self, data: &str, out: &mut Events) -> Result<(), Fault> {
-        match self {
-            Decoder::AnthropicMessages(decoder) => decoder.decode(data, out),
-            Decoder::OpenAiResponses(decoder) => decoder.decode(data, out),
-            Decoder::OpenAiChat(decoder) => decoder.decode(data, out),
-            Decoder::Gemini(decoder) => decoder.decode(data, out),
-            Decoder::BedrockConverse(decoder) => decoder.decode(data, out),
+        let data = &*self.surrogates.join(data);
+        match &mut self.inner {
+            Inner::AnthropicMessages(decoder) => decoder.decode(data, out),
+            Inner::OpenAiResponses(decoder) => decoder.decode(data, out),
+            Inner::OpenAiChat(decoder) => decoder.decode(data, out),
+            Inner::Gemini(decoder) => decoder.decode(data, out),
+            Inner::BedrockConverse(decoder) => decoder.decode(data, out),
         }
     }
 
     /// Handles the end of the stream: an answer without a stop reason was cut off.
     pub(crate) fn finish(&mut self, out: &mut Events) -> Result<(), Fault> {
-        match self {
-            Decoder::AnthropicMessages(_) | Decoder::OpenAiResponses(_) => Err(Fault::CutOff),
-            Decoder::OpenAiChat(decoder) => decoder.finish(out),
-            Decoder::Gemini(decoder) => decoder.finish(out),
-            Decoder::BedrockConverse(decoder) => decoder.finish(out),
+        match &mut self.inner {
+            Inner::AnthropicMessages(_) | Inner::OpenAiResponses(_) => Err(Fault::CutOff),
+            Inner::OpenAiChat(decoder) => decoder.finish(out),
+            Inner::Gemini(decoder) => decoder.finish(out),
+            Inner::BedrockConverse(decoder) => decoder.finish(out),
         }
     }
 }

@@ -20,13 +20,28 @@ pub struct Check {
 #[must_use]
 pub fn check(directory: &Path) -> Check {
     let path = directory.join("sessions.db");
-    let what = match damage(&path) {
-        Ok(found) => found.join("; "),
-        Err(err) => err.to_string(),
+    let shown = path.display();
+    let is_there = path.symlink_metadata().is_ok();
+    let damage = match (is_there, path.metadata()) {
+        (false, _) => None,
+        (true, Ok(found)) if found.is_file() => {
+            let what = match damage(&path) {
+                Ok(found) => found.join("; "),
+                Err(err) => err.to_string(),
+            };
+            let text =
+                || format!("{shown} is damaged and will be recovered by the next session: {what}");
+            (!what.is_empty()).then(text)
+        }
+        (true, Ok(_)) => {
+            Some(format!("{shown} is not a regular file, so sessions are not stored. Move it away"))
+        }
+        // The next session creates what a link leads to, if it can.
+        (true, Err(err)) if err.kind() == std::io::ErrorKind::NotFound => None,
+        (true, Err(err)) => {
+            Some(format!("{shown} cannot be read, so sessions are not stored: {err}"))
+        }
     };
-    let damage = (path.exists() && !what.is_empty()).then(|| {
-        format!("{} is damaged and will be recovered by the next session: {what}", path.display())
-    });
     let entries = directory.read_dir().into_iter().flatten().flatten();
     let is_left = |path: &Path| {
         let name =
@@ -44,9 +59,6 @@ pub fn check(directory: &Path) -> Check {
 }
 
 fn damage(path: &Path) -> rusqlite::Result<Vec<String>> {
-    if !path.metadata().is_ok_and(|found| found.is_file()) {
-        return Ok(vec!["it is not a regular file".to_owned()]);
-    }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     let mut query = connection.prepare(&format!("PRAGMA quick_check({MAX_LISTED})"))?;

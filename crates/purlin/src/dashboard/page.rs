@@ -61,7 +61,7 @@ fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 
 /// Returns 128 random bits.
 pub(super) fn random_hex() -> String {
-    // Each state is seeded by the system's random numbers.
+    // The keys of a state come from the system's random numbers.
     let random = || std::hash::RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())
 }
@@ -81,7 +81,9 @@ pub(super) async fn accept(listener: TcpListener, door: Door, board: SharedBoard
                 let response = respond(&door, &board, &request);
                 async move { Ok::<_, Infallible>(response) }
             });
+            // With a timer, a connection that sends no request is closed.
             let served = hyper::server::conn::http1::Builder::new()
+                .timer(hyper_util::rt::TokioTimer::new())
                 .serve_connection(TokioIo::new(stream), answer)
                 .await;
             if let Err(err) = served {
