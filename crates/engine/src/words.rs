@@ -35,7 +35,7 @@ pub use history::{Cut, History};
 pub(crate) use history::{SUMMARY_HEAD, after_summary_head, estimate, tokens_of, trim};
 pub use hook::{HookOutcome, Moment};
 pub use ids::{ContentId, MessageId, ModeId, ModelId, SessionId, TerminalId, ToolCallId};
-pub use markdown::{code_span, count_blanks, fenced, has_markup, inert, inert_title};
+pub use markdown::{code_block, code_span, count_blanks, fenced, has_markup, inert, inert_title};
 pub(crate) use message::OPENING_END;
 pub use message::{
     Block, Contents, Media, Message, Prompt, Seal, Thought, ToolRequest, decoded_length,

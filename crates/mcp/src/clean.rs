@@ -21,6 +21,26 @@ pub(crate) fn clean_line(text: &str, limit: usize) -> String {
     clean(&one_line.join(" "), limit)
 }
 
+/// Cleans an address for a client that makes a link of it: what could end the link or start another one is encoded. `None` for an
+/// address that is a program by itself.
+pub(crate) fn clean_uri(uri: &str, limit: usize) -> Option<String> {
+    let cleaned = clean_line(uri, limit);
+    let scheme = cleaned.split(':').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if ["javascript", "vbscript", "data"].contains(&scheme.as_str()) {
+        return None;
+    }
+    let mut safe = String::with_capacity(cleaned.len());
+    for character in cleaned.chars() {
+        match character {
+            ' ' | '(' | ')' | '[' | ']' | '<' | '>' | '`' | '"' | '\\' | '|' => {
+                safe.push_str(&format!("%{:02X}", u32::from(character)));
+            }
+            other => safe.push(other),
+        }
+    }
+    Some(safe)
+}
+
 /// Returns whether a character is visible. Newlines and tabs are.
 fn is_plain(character: char) -> bool {
     match character {
@@ -51,6 +71,20 @@ mod tests {
         assert_eq!(clean(hostile, 100), "a[31mbcdefg\n\th");
         assert_eq!(clean("grüße 💛", 100), "grüße 💛");
         assert_eq!(clean_line(" two\n lines ", 100), "two lines");
+    }
+
+    // R: M3
+    #[test]
+    fn address_cannot_end_its_link() {
+        let safe = |uri: &str| clean_uri(uri, 200);
+        assert_eq!(safe("test://a/b?c=d#e%20f").as_deref(), Some("test://a/b?c=d#e%20f"));
+        assert_eq!(safe("x:)![](http://e)\u{1b}\n").as_deref(), Some("x:%29!%5B%5D%28http://e%29"));
+        assert_eq!(safe("<img src=x>").as_deref(), Some("%3Cimg%20src=x%3E"));
+        for program in
+            ["javascript:alert(1)", " JavaScript:x", "data:text/html,x", "java\u{200b}script:x"]
+        {
+            assert_eq!(safe(program), None, "{program}");
+        }
     }
 
     #[test]

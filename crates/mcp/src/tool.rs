@@ -9,6 +9,7 @@ use engine::ports::{
 };
 use engine::words::{
     Block, Contents, Live, Media, ToolContent, ToolFailure, ToolKind, ToolUpdate, inert,
+    inert_title,
 };
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
@@ -19,7 +20,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::clean::{clean, clean_line};
+use crate::clean::{clean, clean_line, clean_uri};
 use crate::connection::{Failure, Peer, PendingCall};
 use crate::host::Timing;
 use crate::offer::ToolInfo;
@@ -30,6 +31,9 @@ use crate::supervisor::call_error;
 const MAX_TEXT: usize = 256 * 1024;
 /// How many bytes of the input the title of a call shows.
 const MAX_TITLE: usize = 120;
+/// The maximum lengths of an address and of a media type, in bytes.
+const MAX_URI: usize = 2048;
+const MAX_MIME: usize = 100;
 /// How many progress messages of a call may be queued.
 const PROGRESS_QUEUE: usize = 8;
 /// The shortest interval between two progress updates.
@@ -270,6 +274,9 @@ fn output(result: CallToolResult) -> Output {
         // An image in it would be fetched by the client.
         let block = match block {
             Block::Text(text) => Block::Text(inert(&text)),
+            Block::Resource { uri, mime, contents: Contents::Text(text) } => {
+                Block::Resource { uri, mime, contents: Contents::Text(inert(&text)) }
+            }
             other => other,
         };
         shown.push(ToolContent::Block(block));
@@ -289,11 +296,11 @@ pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
         ContentBlock::Text(text) => (text.text.clone(), Block::Text(clean(&text.text, MAX_TEXT))),
         ContentBlock::Image(image) => (
             format!("[image ({})]", image.mime_type),
-            Block::Image(Media { data: image.data, mime: image.mime_type }),
+            Block::Image(Media { data: image.data, mime: clean_line(&image.mime_type, MAX_MIME) }),
         ),
         ContentBlock::Audio(audio) => (
             format!("[audio ({}), played to the user]", audio.mime_type),
-            Block::Audio(Media { data: audio.data, mime: audio.mime_type }),
+            Block::Audio(Media { data: audio.data, mime: clean_line(&audio.mime_type, MAX_MIME) }),
         ),
         ContentBlock::Resource(embedded) => {
             let block = resource_in(embedded.resource);
@@ -307,7 +314,13 @@ pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
             (for_model, block)
         }
         ContentBlock::ResourceLink(link) => {
-            (link.uri.clone(), Block::Link { uri: link.uri, name: link.name })
+            let block = match clean_uri(&link.uri, MAX_URI) {
+                Some(uri) => {
+                    Block::Link { uri, name: inert_title(&clean_line(&link.name, MAX_TITLE)) }
+                }
+                None => Block::Text("[a link that runs a program]".to_owned()),
+            };
+            (link.uri, block)
         }
         _ => {
             let text = "[unsupported content type]".to_owned();
@@ -318,14 +331,18 @@ pub(crate) fn block_in(block: ContentBlock) -> (String, Block) {
 
 /// Converts the contents of a resource.
 pub(crate) fn resource_in(contents: ResourceContents) -> Block {
+    let named = |uri: &str, mime: Option<String>, contents| match clean_uri(uri, MAX_URI) {
+        Some(uri) => {
+            Block::Resource { uri, mime: mime.map(|mime| clean_line(&mime, MAX_MIME)), contents }
+        }
+        None => Block::Text("[a resource whose address runs a program]".to_owned()),
+    };
     match contents {
-        ResourceContents::TextResourceContents { uri, mime_type, text, .. } => Block::Resource {
-            uri,
-            mime: mime_type,
-            contents: Contents::Text(clean(&text, MAX_TEXT)),
-        },
+        ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
+            named(&uri, mime_type, Contents::Text(clean(&text, MAX_TEXT)))
+        }
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
-            Block::Resource { uri, mime: mime_type, contents: Contents::Blob(blob) }
+            named(&uri, mime_type, Contents::Blob(blob))
         }
         _ => Block::Text("[unsupported resource type]".to_owned()),
     }
@@ -367,6 +384,23 @@ mod tests {
         let image = Media { data: "AAAA".to_owned(), mime: "image/png".to_owned() };
         assert_eq!(shown[1], ToolContent::Block(Block::Image(image)));
         assert_eq!(shown.len(), 4);
+    }
+
+    // R: M3
+    #[test]
+    fn links_and_resources_show_no_markup() {
+        let trap = "![x](http://e/?d)\u{1b}";
+        let result = converted(json!({ "content": [
+            { "type": "resource", "resource": { "uri": trap, "text": trap, "mimeType": "a\u{7}" } },
+            { "type": "resource_link", "uri": trap, "name": trap },
+            { "type": "resource_link", "uri": "javascript:alert(1)", "name": "b" },
+            { "type": "resource", "resource": { "uri": "javascript:x", "text": "y" } },
+        ] }));
+        let shown = format!("{:?}", result.content.unwrap());
+        assert!(!shown.contains("](http") || shown.contains("```\\n![x]("), "{shown}");
+        assert!(!shown.contains("uri: \"!["), "{shown}");
+        assert!(shown.contains("name: \"`![x]("), "{shown}");
+        assert!(!shown.contains("javascript:") && !shown.contains("\\u{1b}"), "{shown}");
     }
 
     // R: M3

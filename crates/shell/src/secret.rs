@@ -59,8 +59,7 @@ const STEMS: [&str; 8] = [
     "service-account",
     "client_secret",
 ];
-const DATA: [&str; 10] =
-    ["json", "yaml", "yml", "toml", "ini", "txt", "xml", "properties", "conf", "csv"];
+const DATA: [&str; 9] = ["json", "yaml", "yml", "toml", "ini", "xml", "properties", "conf", "csv"];
 
 /// What marks a file with an example of secrets, which is meant to be shared.
 const SHARED: [&str; 5] = ["example", "sample", "template", "dist", "defaults"];
@@ -102,7 +101,7 @@ mod tests {
     fn secrets_are_recognised_by_name() {
         let secret = "
             .env .env.local .ENV a/.env.production prod.env id_rsa x.pem a.KEY .npmrc b/.pypirc .docker/config.json .kube/config
-            .aws/config auth.json credentials.json Secrets.yaml secret.txt passwords.csv service-account.json terraform.tfvars
+            .aws/config auth.json credentials.json Secrets.yaml passwords.csv service-account.json terraform.tfvars
             terraform.tfstate .vault-token id_ed25519_sk x.ppk x.kdbx";
         for name in secret.split_whitespace() {
             assert!(is_secret(Path::new(name)), "{name}");

@@ -30,9 +30,17 @@ impl Location {
         match text.reveal().split_once("://") {
             Some(("http" | "https", _)) => Location::DurableObjects(text),
             Some(_) => Location::Postgres(Server::new(text)),
+            // A mistyped address must not become the name of a directory: it may contain a password.
+            None if is_like_an_address(text.reveal()) => Location::Postgres(Server::new(text)),
             None => Location::Directory(text.reveal().into()),
         }
     }
+}
+
+fn is_like_an_address(text: &str) -> bool {
+    let text = text.trim_start().to_ascii_lowercase();
+    let has_scheme = ["postgres:", "postgresql:", "http:", "https:"];
+    has_scheme.iter().any(|scheme| text.starts_with(scheme)) || text.contains("password=")
 }
 
 /// Why there is no directory.
@@ -74,4 +82,23 @@ pub(crate) fn open_backend(location: &Location) -> Result<Box<dyn Backend>, Erro
 /// Says why it cannot be used.
 pub fn reach(location: &Location) -> Result<(), Error> {
     open_backend(location)?.find("").map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: O1
+    #[test]
+    fn mistyped_address_is_no_directory() {
+        for text in ["postgres:/u:p@h/db", "POSTGRES:u:p@h", "host=h password=p", " https:/:t@h"] {
+            let location = Location::parse(Secret::new(text));
+            assert!(matches!(location, Location::Postgres(_)), "{text}");
+            let why = reach(&location).unwrap_err().to_string();
+            assert!(!why.contains("u:p") && !why.contains("=p") && !why.contains(":t"), "{why}");
+        }
+        for text in ["/srv/purlin", "data", "C:/data", "postgres"] {
+            assert!(matches!(Location::parse(Secret::new(text)), Location::Directory(_)), "{text}");
+        }
+    }
 }

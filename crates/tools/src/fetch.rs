@@ -13,7 +13,7 @@ use std::time::Duration;
 use engine::permission::{Access, Decision, PermissionKey};
 use engine::ports::{Intent, Output, ToolCx, ToolError, Wait};
 use engine::words::pattern::literal;
-use engine::words::{ToolCall, ToolKind, ToolStatus, fenced, one_line};
+use engine::words::{ToolCall, ToolKind, ToolStatus, code_block, one_line};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
 use reqwest::{Client, Response, Url, redirect};
 use serde::Deserialize;
@@ -109,7 +109,7 @@ at most 128 KiB. Reports a redirect to another host instead of following it.";
         require_private(cx, &plan.url, &addresses).await?;
         let text = cx.or_cancelled(timeout(plan.time, get(&plan, &addresses))).await?;
         let text = text.map_err(|_| late())??;
-        let mut output = shown(fenced(&text));
+        let mut output = shown(code_block(&text));
         output.text = text;
         Ok(output)
     }

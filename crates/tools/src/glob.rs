@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use engine::permission::PermissionKey;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Location, ToolKind, fenced};
+use engine::words::{Location, ToolKind, code_block};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -100,7 +100,7 @@ ignores.";
             text.push_str(&escape(name.as_bytes()));
             text.push('\n');
         }
-        let mut output = shown(fenced(&text));
+        let mut output = shown(code_block(&text));
         if found.len() > MAX {
             text.push_str(&format!("({} more; use a more specific pattern)", found.len() - MAX));
         }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use engine::permission::PermissionKey;
 use engine::ports::Denied;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Location, ToolKind, fenced};
+use engine::words::{Location, ToolKind, code_block};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{
     BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
@@ -281,7 +281,7 @@ fn print(found: &[Hits]) -> Output {
             printed += 1;
         }
     }
-    let mut output = shown(fenced(&text));
+    let mut output = shown(code_block(&text));
     let all: usize = found.iter().map(|hits| hits.lines.len()).sum();
     if all >= MAX_FOUND {
         text.push_str("(more matches than can be counted; use a more specific pattern)");

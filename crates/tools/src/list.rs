@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::permission::PermissionKey;
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Location, ToolKind, fenced};
+use engine::words::{Location, ToolKind, code_block};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ their content `grep`.";
             return Ok(with_note(shown(text), note));
         }
         let mut text = names.iter().take(MAX).fold(String::new(), |text, name| text + name + "\n");
-        let mut output = shown(fenced(&text));
+        let mut output = shown(code_block(&text));
         if names.len() > MAX {
             text.push_str(&format!("({} more; list the folders one by one)", names.len() - MAX));
         }

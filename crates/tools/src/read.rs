@@ -8,7 +8,7 @@ mod picture;
 use std::sync::Arc;
 
 use engine::ports::{Intent, Output, ToolCx, ToolError};
-use engine::words::{Block, Location, ToolContent, ToolKind, fenced};
+use engine::words::{Block, Location, ToolContent, ToolKind, code_block};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -243,7 +243,7 @@ pub(crate) fn show(lines: &str, first: u32, all: Option<u32>, room: usize) -> Sh
         Some(_) | None => {}
     }
     let shown = &lines[..lines.floor_char_boundary(MAX_SHOWN)];
-    let content = Some(vec![ToolContent::Block(Block::Text(fenced(shown)))]);
+    let content = Some(vec![ToolContent::Block(Block::Text(code_block(shown)))]);
     let part = Part { line: first, limit: next - first };
     Shown { output: Output { text, content, raw: None }, part, is_cut }
 }

@@ -1,11 +1,19 @@
 //! Untrusted text on its way to a client that renders Markdown: an image in it would be fetched, a comment would hide a part of it.
 
+use super::visible;
+
 /// Puts text into a code fence that is longer than any in the text, so that clients do not render it.
 #[must_use]
 pub fn fenced(text: &str) -> String {
     let fence = "`".repeat(longest_run(text).max(2) + 1);
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     format!("{fence}\n{text}{end}{fence}")
+}
+
+/// Puts the text of a file or a page into a code fence, with deceptive characters escaped. Line ends of Windows are none.
+#[must_use]
+pub fn code_block(text: &str) -> String {
+    fenced(&visible(&text.replace("\r\n", "\n")))
 }
 
 /// Returns text as it is if Markdown has nothing to render in it that fetches, links or hides; otherwise fenced.
@@ -92,6 +100,7 @@ mod tests {
     fn fence_is_longer_than_any_in_the_text() {
         assert_eq!(fenced("a"), "```\na\n```");
         assert_eq!(fenced("```\n"), "````\n```\n````");
+        assert_eq!(code_block("a\r\n\u{1b}[2J\rb"), "```\na\n\\u{1b}[2J\\u{d}b\n```");
         assert_eq!(code_span("a"), "`a`");
         assert_eq!(code_span("a`b``c"), "```a`b``c```");
         assert_eq!(code_span("`"), "`` ` ``");

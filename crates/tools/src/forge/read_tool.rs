@@ -138,7 +138,7 @@ Reads from the project's GitHub repository: lists `issues` or `pulls`; shows an 
     async fn run(&self, cx: &ToolCx<'_>, wanted: Wanted) -> Result<Output, ToolError> {
         let read = cx.or_cancelled(self.forge.read(&wanted)).await?;
         let text = read.map_err(|why| ToolError::Model(format!("GitHub: {why}")))?;
-        let mut output = shown(engine::words::fenced(&text));
+        let mut output = shown(engine::words::code_block(&text));
         output.text = text;
         Ok(output)
     }

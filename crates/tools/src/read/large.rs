@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 
 use engine::ports::Output;
-use engine::words::{Block, ToolContent, fenced};
+use engine::words::{Block, ToolContent, code_block};
 
 use super::MAX_LINE;
 use crate::disk::MAX_BYTES;
@@ -61,7 +61,7 @@ pub(super) fn read(
     if let Some(why) = problem {
         text.push_str(&format!("\n(not a text file: {why}; some bytes are shown as \\xNN)"));
     }
-    let content = Some(vec![ToolContent::Block(Block::Text(fenced(&body)))]);
+    let content = Some(vec![ToolContent::Block(Block::Text(code_block(&body)))]);
     Ok(Output { text, content, raw: None })
 }
 
