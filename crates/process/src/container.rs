@@ -107,6 +107,8 @@ pub struct ContainerOptions {
     pub run_args: Vec<String>,
     /// Commands to run once in a new container.
     pub after_create: Vec<Vec<String>>,
+    /// Our own directory, for records of what is reserved.
+    pub scratch: PathBuf,
 }
 
 /// The containers of one session. Dropping it removes them.
@@ -123,16 +125,35 @@ struct State {
     running: Vec<Arc<Running>>,
 }
 
+/// What a container is for. Another purpose needs another container.
+#[derive(Debug, PartialEq)]
+struct Purpose {
+    profile: Profile,
+    readable: Vec<PathBuf>,
+    /// Those of the hidden paths that exist.
+    hidden: Vec<PathBuf>,
+}
+
+impl Purpose {
+    fn new(profile: &Profile, readable: &[PathBuf]) -> Purpose {
+        let hidden = profile.hidden.iter().filter(|path| path.exists()).cloned().collect();
+        Purpose { profile: profile.clone(), readable: readable.to_vec(), hidden }
+    }
+}
+
 /// A container that runs.
 #[derive(Debug)]
 pub(crate) struct Running {
     name: String,
-    /// What is visible inside; another profile needs another container.
-    arguments: Vec<String>,
+    /// What it was started for.
+    purpose: Purpose,
     /// The pipe that keeps it alive. Before `client`, so that it is closed first.
     control: std::fs::File,
     /// The engine's program that is attached to it.
     client: std::sync::Mutex<Child>,
+    /// Protected paths that did not exist.
+    #[cfg(target_os = "linux")]
+    _reserved: Vec<crate::sandbox::Reserved>,
 }
 
 /// A command in a container.
@@ -221,8 +242,8 @@ impl Containers {
             state.has_images = true;
         }
         state.running.retain(|running| running.is_alive());
-        let arguments = self.arguments(&facts, profile, readable)?;
-        if let Some(at) = state.running.iter().position(|it| it.arguments == arguments) {
+        let purpose = Purpose::new(profile, readable);
+        if let Some(at) = state.running.iter().position(|it| it.purpose == purpose) {
             let found = state.running.remove(at);
             state.running.push(Arc::clone(&found));
             return Ok((engine, found));
@@ -235,6 +256,14 @@ impl Containers {
             };
             state.running.remove(idle);
         }
+        // Only what exists can be mounted over, and what is protected must not be created either.
+        #[cfg(target_os = "linux")]
+        let records = crate::sandbox::reservation_records(&self.options.scratch);
+        #[cfg(target_os = "linux")]
+        let (complete, reserved) = crate::sandbox::reserve_missing(profile, &records)?;
+        #[cfg(not(target_os = "linux"))]
+        let complete = profile.clone();
+        let arguments = self.arguments(&facts, &complete, readable)?;
         // What the paths lead to is checked and mounted while nothing inside can change it.
         let mut paused = Vec::new();
         for other in std::mem::take(&mut state.running) {
@@ -242,8 +271,8 @@ impl Containers {
                 paused.push(other);
             }
         }
-        let started = match mounts::check(profile, readable) {
-            Ok(()) => start(&engine, self.image(), arguments).await,
+        let started = match mounts::check(&complete, readable) {
+            Ok(()) => start(&engine, self.image(), &arguments, purpose).await,
             Err(err) => Err(err),
         };
         for other in paused {
@@ -251,6 +280,8 @@ impl Containers {
                 state.running.push(other);
             }
         }
+        #[cfg(target_os = "linux")]
+        let started = started.map(|started| Running { _reserved: reserved, ..started });
         let started = Arc::new(started?);
         state.running.push(Arc::clone(&started));
         drop(state);
@@ -330,14 +361,19 @@ impl Containers {
 }
 
 /// Starts a container and waits until its first process runs.
-async fn start(engine: &Engine, image: &str, arguments: Vec<String>) -> Result<Running, Error> {
+async fn start(
+    engine: &Engine,
+    image: &str,
+    arguments: &[String],
+    purpose: Purpose,
+) -> Result<Running, Error> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let nanos = now.map_or(0, |now| now.subsec_nanos());
     let name = format!("purlin-{}-{number}-{nanos:x}", std::process::id());
     let mut spec = engine.spec(["run", "--rm", "-i", "--label=dev.purlin.session", "--name"]);
-    spec = spec.args([&name]).args(&arguments);
+    spec = spec.args([&name]).args(arguments);
     spec = spec.args(["--entrypoint", "/bin/sh", image, "-c", FIRST]);
     let mut client = spawn(&spec)?;
     let line = first_line(&mut client, START).await;
@@ -347,7 +383,14 @@ async fn start(engine: &Engine, image: &str, arguments: Vec<String>) -> Result<R
     }
     let Some(input) = client.stdin.take() else { return Err(failed("it has no input")) };
     let control = std::fs::File::from(input.into_owned_fd().map_err(Error::Wait)?);
-    Ok(Running { name, arguments, control, client: std::sync::Mutex::new(client) })
+    Ok(Running {
+        name,
+        purpose,
+        control,
+        client: std::sync::Mutex::new(client),
+        #[cfg(target_os = "linux")]
+        _reserved: Vec::new(),
+    })
 }
 
 /// Runs a program in a container.

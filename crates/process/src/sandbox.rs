@@ -50,9 +50,13 @@ use tokio::sync::Mutex;
 #[cfg(target_os = "linux")]
 pub(crate) use held::Held;
 pub use level::{Found, Level};
+#[cfg(target_os = "linux")]
+pub(crate) use linux::reserve as reserve_missing;
 pub use profile::{Limits, Network, Profile, secret_places};
 #[cfg(target_os = "linux")]
 pub(crate) use reaper::kill_below;
+#[cfg(target_os = "linux")]
+pub(crate) use reserve::{Reserved, records as reservation_records};
 pub use shared_directory::SharedDirectory;
 #[cfg(target_os = "linux")]
 pub use terminal::InTerminal;

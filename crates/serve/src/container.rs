@@ -56,6 +56,7 @@ pub fn containers(
         aliases: Vec::new(),
         run_args: config.run_args,
         after_create: Vec::new(),
+        scratch: machine.scratch().to_owned(),
     };
     if let Some(described) = described {
         options.user = options.user.or(described.user);

@@ -61,6 +61,8 @@ pub struct Machine {
     environment: Arc<[(String, String)]>,
     /// The environment of the programs that run containers.
     pub(crate) engine_environment: Vec<(OsString, OsString)>,
+    /// Our own directory for temporary files.
+    scratch: PathBuf,
     /// Where long outputs of commands are stored.
     outputs: Option<PathBuf>,
 }
@@ -70,6 +72,7 @@ impl Machine {
     #[must_use]
     pub fn new(options: MachineOptions) -> Machine {
         let sandbox = sandbox(&options);
+        let scratch = scratch(&options);
         let outputs = options.directories.state.as_ref().map(|directory| directory.join("output"));
         let hidden = hidden(&options.directories);
         let private = options.private().into();
@@ -78,6 +81,7 @@ impl Machine {
         let host = Host::new(mcp_servers::host_options(&options, Arc::clone(&sandbox)));
         Machine {
             sandbox,
+            scratch,
             host,
             home: options.directories.home.clone(),
             private,
@@ -88,6 +92,11 @@ impl Machine {
             engine_environment: options.engine_environment,
             outputs,
         }
+    }
+
+    /// Returns our own directory for temporary files.
+    pub(crate) fn scratch(&self) -> &Path {
+        &self.scratch
     }
 
     /// Returns where programs are looked for.
@@ -168,10 +177,13 @@ impl Machine {
 /// Makes the sandbox of a machine.
 #[must_use]
 pub fn sandbox(options: &MachineOptions) -> Arc<Sandbox> {
-    // The file that says what a sandboxed command becomes lies among our own files, where no other command can touch it.
+    Arc::new(Sandbox::new(options.helper.clone(), scratch(options)))
+}
+
+/// The file that says what a sandboxed command becomes lies among our own files, where no other command can touch it.
+fn scratch(options: &MachineOptions) -> PathBuf {
     let scratch = options.directories.data.as_ref().map(|directory| directory.join("scratch"));
-    let scratch = scratch.unwrap_or_else(|| options.temporary.clone());
-    Arc::new(Sandbox::new(options.helper.clone(), scratch))
+    scratch.unwrap_or_else(|| options.temporary.clone())
 }
 
 /// Returns the places beside our own that commands and MCP servers must not see.

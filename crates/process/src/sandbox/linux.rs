@@ -279,7 +279,10 @@ fn wrapper(held: Held, report: std::io::PipeReader, reported: std::io::PipeWrite
 }
 
 /// Reserves protected paths that do not exist yet.
-fn reserve(profile: &Profile, records: &Path) -> Result<(Profile, Vec<Reserved>), Error> {
+pub(crate) fn reserve(
+    profile: &Profile,
+    records: &Path,
+) -> Result<(Profile, Vec<Reserved>), Error> {
     let mut profile = profile.clone();
     let mut reserved = Vec::new();
     let roots = real_paths(&profile.writable);

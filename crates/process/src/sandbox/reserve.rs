@@ -27,7 +27,7 @@ struct Reservation {
 
 /// A reservation that lasts as long as this value.
 #[derive(Debug)]
-pub(super) struct Reserved(PathBuf);
+pub(crate) struct Reserved(PathBuf);
 
 impl Reserved {
     /// Creates the first missing directory on the way to `path`, or uses an existing empty one; `None` if something else is there. A
@@ -89,7 +89,7 @@ impl Drop for Reserved {
 }
 
 /// Returns where records are stored.
-pub(super) fn records(scratch: &Path) -> PathBuf {
+pub(crate) fn records(scratch: &Path) -> PathBuf {
     scratch.join("reserved")
 }
 

@@ -1,5 +1,6 @@
 //! Acts as the agent: has secrets, sockets and open files, starts the attempts in the sandbox, and checks their effects.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
@@ -13,8 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use process::container::{ContainerOptions, Containers, Engine, Image};
 use process::sandbox::{Level, Profile, Sandbox};
-use process::{Error, Spec};
+use process::{Child, Error, Spec};
 use tokio::io::AsyncReadExt;
 
 use crate::system::{say, works};
@@ -88,6 +90,9 @@ fn run(level: &str, directory: &Path) -> Result<(), String> {
 }
 
 async fn attempts(level: &str, place: &Place, facts: &[String]) -> Result<String, String> {
+    if level == "container" {
+        return attempts_in_a_container(place, facts).await;
+    }
     let program = std::env::current_exe().map_err(|err| err.to_string())?;
     let sandbox = Sandbox::new(program, place.at("scratch"));
     let (sandbox, level) = match level.strip_suffix(BY_BUBBLEWRAP) {
@@ -99,20 +104,62 @@ async fn attempts(level: &str, place: &Place, facts: &[String]) -> Result<String
     if found.level != level {
         return Err(format!("only {} works here: {:?}", found.level, found.missing));
     }
-    let profile = Profile {
+    let profile = profile_of(place);
+    let spec = spec_of(place, facts);
+    let child = sandbox.spawn(&spec, &profile, &found).map_err(|err| err.to_string())?;
+    output_of(child).await
+}
+
+fn profile_of(place: &Place) -> Profile {
+    Profile {
         protected: vec![place.at("inside/.git"), place.at("inside/.agent")],
         hidden: vec![place.at("secret")],
         // The whole tree stays visible: what is hidden could not be attacked.
         private: Vec::new(),
         temporary: None,
         ..Profile::writing_to(vec![place.at("inside")])
-    };
+    }
+}
+
+fn spec_of(place: &Place, facts: &[String]) -> Spec {
     let mut spec = Spec::new(place.at("inside/escape"), place.at("inside"));
     spec.args = std::iter::once("try".into()).chain(facts.iter().map(Into::into)).collect();
     spec.clear_env = true;
     spec.merge_stderr = true;
+    spec
+}
+
+/// Makes the attempts in a container of the image and the engine that the environment names.
+async fn attempts_in_a_container(place: &Place, facts: &[String]) -> Result<String, String> {
+    let variable = |name: &str| std::env::vars().find(|(known, _)| known == name).map(|it| it.1);
+    let image = variable("IMAGE").ok_or("no image")?;
+    let host = variable("DOCKER_HOST").ok_or("no engine")?;
+    let environment = [("DOCKER_HOST".into(), host.into())];
+    let search = ["/usr/local/bin", "/usr/bin"].map(PathBuf::from);
+    let containers = Containers::new(ContainerOptions {
+        engines: Engine::find(Some("docker"), &search, &environment),
+        images: vec![Image::Named(image)],
+        network: None,
+        memory: "4g".to_owned(),
+        cpus: None,
+        processes: 2048,
+        user: None,
+        environment: BTreeMap::new(),
+        mounts: Vec::new(),
+        aliases: Vec::new(),
+        run_args: Vec::new(),
+        after_create: Vec::new(),
+        scratch: place.at("scratch"),
+    });
+    let child = containers.spawn(&spec_of(place, facts), &profile_of(place), &[]).await;
+    let output = output_of(child.map_err(|err| err.to_string())?).await;
+    // Its end must not be what ends a process that was left behind.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    output
+}
+
+async fn output_of(mut child: Child) -> Result<String, String> {
     let whole = |err: Error| format!("{err}");
-    let mut child = sandbox.spawn(&spec, &profile, &found).map_err(whole)?;
     let mut output = String::new();
     let mut pipe = child.stdout.take().ok_or("no output")?;
     // Concurrently: a process that was left behind may keep the pipe open.

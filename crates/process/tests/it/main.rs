@@ -10,6 +10,8 @@
 )]
 
 #[cfg(target_os = "linux")]
+mod container_escapes;
+#[cfg(target_os = "linux")]
 mod escapes;
 #[cfg(target_os = "linux")]
 mod faults;

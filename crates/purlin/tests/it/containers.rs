@@ -2,7 +2,7 @@
 //!
 //! Where an engine cannot run at all, because it is missing or lacks rights, its tests say so and end.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -317,6 +317,73 @@ fn server_runs_in_the_container(engine: &Engine) {
     engine.expect_none();
 }
 
+/// Makes an image with the libraries that the program needs, to build the agent's image from.
+#[expect(clippy::disallowed_methods, reason = "ldd lists the libraries")]
+fn import_base(engine: &Engine) {
+    let root = engine.place.join("root");
+    let listed = Command::new("ldd").arg(env!("CARGO_BIN_EXE_purlin")).output().unwrap().stdout;
+    let listed = String::from_utf8(listed).unwrap();
+    let paths = listed.split_whitespace().filter(|word| word.starts_with('/'));
+    for path in paths.map(PathBuf::from) {
+        let inside = root.join(path.strip_prefix("/").unwrap());
+        std::fs::create_dir_all(inside.parent().unwrap()).unwrap();
+        std::fs::copy(&path, inside).unwrap();
+    }
+    std::fs::create_dir_all(root.join("usr/local/bin")).unwrap();
+    let tar = Command::new("tar").arg("-C").arg(&root).args(["-c", "."]).output().unwrap();
+    assert!(engine.run(&["import", "-", "purlin-base"], Some(&tar.stdout)).status.success());
+}
+
+/// The agent itself in a container, as an editor starts it, in all dialects.
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+fn agent_runs_in_a_container(engine: &Engine) {
+    import_base(engine);
+    let (top, project) = project();
+    top.write("project/script.acp", &bash("id -u; touch /usr/x || echo read-only; echo y > made"));
+    let program = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_purlin"));
+        command.arg("container").args(args).env("XDG_DATA_HOME", top.join("data"));
+        command.env("XDG_CONFIG_HOME", top.join("config")).env_remove("DOCKER_HOST");
+        command.envs(engine.env.iter().map(|(name, value)| (name, value)));
+        command.env("PURLIN_AGENT_NAME", "Claude Code Container");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    };
+    let built = program(&["build", "--base", "purlin-base", "--packages", ""]).output().unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let script = format!("script:{}", project.join("script.acp").display());
+    let cwd = project.to_str().unwrap();
+    for (dialect, version) in
+        [("v1", json!(1)), ("message-reference", json!(1)), ("container", json!("0.3.1"))]
+    {
+        let run = ["run", "--network", "none", "--", cwd, "acp", "--model", &script];
+        let mut command = program(&run);
+        command.args(["--dialect", dialect, "--allow", "all"]);
+        let mut child = command.spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let params = json!({ "protocolVersion": version, "clientCapabilities": {} });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+        writeln!(input, "{call}").unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let answer: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+        let name = &answer["result"]["agentInfo"]["name"];
+        assert_eq!(name, "Claude Code Container", "{dialect}: {answer}");
+        // The end of its input ends the agent, and the engine removes the container.
+        drop(input);
+        assert!(child.wait().unwrap().success(), "{dialect}");
+    }
+    let agent = [env!("CARGO_BIN_EXE_purlin"), "container", "run", "--network", "none", "--", cwd];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_purlin"));
+    command.args(["run", "go", "--cwd", cwd, "--allow", "all", "--agent"]).args(agent);
+    command.args(["acp", "--model", &script]).env("XDG_DATA_HOME", top.join("data"));
+    command.envs(engine.env.iter().map(|(name, value)| (name, value)));
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(text.contains("read-only") && text.contains("done"), "{text}");
+    assert_eq!(std::fs::read_to_string(project.join("made")).unwrap(), "y\n");
+    engine.expect_none();
+}
+
 // R: T7
 #[test]
 fn commands_run_in_docker_and_nothing_escapes_or_stays() {
@@ -325,6 +392,13 @@ fn commands_run_in_docker_and_nothing_escapes_or_stays() {
     nothing_is_left_after_a_kill(&engine);
     described_container_is_used_when_trusted(&engine);
     server_runs_in_the_container(&engine);
+}
+
+// R: T7, D1, D2, D3
+#[test]
+fn agent_itself_runs_in_docker_and_speaks_all_dialects() {
+    let Some(engine) = Engine::docker() else { return };
+    agent_runs_in_a_container(&engine);
 }
 
 // R: T7

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::directory::Directory;
 
-const TOKEN: &str = "ghp_canary0123456789abcdefghijklmnop";
+pub(crate) const TOKEN: &str = "ghp_canary0123456789abcdefghijklmnop";
 
 /// A running emulator with the repository `octocat/hello`.
 struct Emulator {
@@ -50,7 +50,7 @@ impl Drop for Emulator {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a real git makes the repository")]
-fn git(directory: &Path, args: &[&str]) -> String {
+pub(crate) fn git(directory: &Path, args: &[&str]) -> String {
     let mut command = Command::new("git");
     command.args(["-c", "user.name=u", "-c", "user.email=u@example.com"]).args(args);
     let output =
@@ -85,13 +85,18 @@ fn repository(top: &Path, port: u16) {
 }
 
 /// What a turn showed.
-struct Seen {
-    asked: Vec<Value>,
-    all: String,
+pub(crate) struct Seen {
+    pub(crate) asked: Vec<Value>,
+    pub(crate) all: String,
 }
 
 /// Runs calls of tools in the clone, and allows everything that is asked for.
-fn play(top: &Path, config: Value, token: Option<&str>, calls: &[(&str, Value)]) -> Seen {
+pub(crate) fn play(
+    top: &Path,
+    config: Value,
+    token: Option<&str>,
+    calls: &[(&str, Value)],
+) -> Seen {
     play_with(top, config, token, None, calls)
 }
 
@@ -130,12 +135,12 @@ fn play_with(
     }
 }
 
-fn config(port: u16) -> Value {
+pub(crate) fn config(port: u16) -> Value {
     let host = format!("localhost:{port}");
     json!({ "github": { "host": host, "apiUrl": format!("http://{host}") } })
 }
 
-fn files(directory: &Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn files(directory: &Path) -> Vec<std::path::PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let paths = entries.map(|entry| entry.unwrap().path());
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
