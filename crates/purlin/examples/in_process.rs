@@ -175,6 +175,7 @@ fn streaming_options(chunks: usize) -> anyhow::Result<serve::Options> {
         workspaces: assemble::workspaces(settings, std::env::current_exe()?, true),
         keys: None,
         watcher: None,
+        tape: None,
     })
 }
 

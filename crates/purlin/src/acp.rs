@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context;
 use engine::hub::HubOptions;
 use engine::permission::rules::Rule;
+use recording::Tape;
 use serve::{ClientKeys, stdio};
 use settings::config::problem_of_model;
 use settings::workspace::WorkspaceConfig;
@@ -18,7 +19,7 @@ use wire::acp::dialect::Dialect;
 
 use crate::model_sources::{ModelSources, UserPreferences};
 use crate::observer::Observer;
-use crate::{assemble, env, log, storage};
+use crate::{assemble, env, log, record_command, storage};
 
 /// How `purlin acp` was called.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +36,8 @@ pub struct AcpOptions {
     pub trace: Option<PathBuf>,
     /// Where sessions work, instead of what the configuration says.
     pub workspace: Option<WorkspaceConfig>,
+    /// The directory that a recording is written to.
+    pub record: Option<PathBuf>,
     /// Permission rules besides those of the configuration.
     pub rules: Vec<Rule>,
 }
@@ -118,6 +121,12 @@ async fn serve_client(
         models.hub.journal = Arc::new(storage::observed_store(config, observer.clone()));
     }
     models.hub.spans = Some(observer.clone());
+    let tape = match &options.record {
+        Some(directory) => {
+            Some(record_command::begin(directory, dialect, config, &mut models.hub)?)
+        }
+        None => None,
+    };
     let pipes = stdio::pipes(&mut tasks)?;
     tasks.spawn(listen_later(observer.clone()));
     // If the current directory was deleted, `.` stays as it is, and a client that sends it is refused.
@@ -125,7 +134,7 @@ async fn serve_client(
     settings.answers.take_if(|_| options.forget);
     let helper = std::env::current_exe().unwrap_or_default();
     let workspaces =
-        assemble::observed_workspaces(settings, helper, models.is_scripted, Some(observer.clone()));
+        assemble::taped_workspaces(settings, helper, models.is_scripted, &observer, tape.clone());
     let options = serve::Options {
         hub: models.hub,
         dialect,
@@ -134,6 +143,7 @@ async fn serve_client(
         workspaces: Arc::clone(&workspaces),
         keys: models.keys,
         watcher: Some(observer.clone()),
+        tape: tape.clone(),
     };
     // A task of its own: waking the task that the runtime blocks on costs a system call each time.
     let mut connection = tokio::task::JoinSet::new();
@@ -141,6 +151,9 @@ async fn serve_client(
     connection.join_next().await.transpose().context("the connection failed")?;
     workspaces.end().await;
     observer.end();
+    if let Some(Tape::Record(recorder)) = tape {
+        recorder.end();
+    }
     Ok(())
 }
 

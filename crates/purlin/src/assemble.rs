@@ -8,6 +8,7 @@ use engine::hub::HubOptions;
 use engine::ports::{ModelChoice, NoJournal, SystemClock};
 use engine::script::ScriptedModel;
 use engine::words::ModelId;
+use recording::Tape;
 use serve::{Machine, MachineOptions, WorkspaceOptions, Workspaces};
 use settings::Settings;
 
@@ -20,15 +21,26 @@ const ECHO: &str = "model echo\nmodel loop";
 /// Makes what opens the workspaces of sessions. `helper` is the program that becomes a sandboxed command.
 #[must_use]
 pub fn workspaces(settings: Settings, helper: PathBuf, is_scripted: bool) -> Arc<Workspaces> {
-    observed_workspaces(settings, helper, is_scripted, None)
+    make_workspaces(settings, helper, is_scripted, None, None)
 }
 
-/// The same, with somebody who sees what sessions do.
-pub(crate) fn observed_workspaces(
+/// The same, with somebody who sees what sessions do, and perhaps a recording.
+pub(crate) fn taped_workspaces(
+    settings: Settings,
+    helper: PathBuf,
+    is_scripted: bool,
+    observer: &Arc<Observer>,
+    tape: Option<Tape>,
+) -> Arc<Workspaces> {
+    make_workspaces(settings, helper, is_scripted, Some(Arc::clone(observer)), tape)
+}
+
+fn make_workspaces(
     settings: Settings,
     helper: PathBuf,
     is_scripted: bool,
     observer: Option<Arc<Observer>>,
+    tape: Option<Tape>,
 ) -> Arc<Workspaces> {
     let sources = settings.clone();
     let machine = move || {
@@ -44,6 +56,7 @@ pub(crate) fn observed_workspaces(
             doctor::extension(),
             trace_extension::extension(observer),
         ],
+        tape,
     };
     Workspaces::new(settings, options)
 }

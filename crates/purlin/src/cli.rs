@@ -27,6 +27,7 @@ use crate::log::LogOptions;
 use crate::logs_command::{self, LogsArgs};
 use crate::mcp_command::McpCommand;
 use crate::permissions::PermissionsCommand;
+use crate::record_command::{self, ReplayArgs};
 use crate::run;
 use crate::run::args::RunArgs;
 use crate::run::rules::RuleArg;
@@ -101,6 +102,8 @@ enum Command {
     Tap(TapArgs),
     /// Show the log of all agents
     Logs(LogsArgs),
+    /// Play a recording of `purlin acp --record DIR` again, and compare the output byte for byte
+    Replay(ReplayArgs),
     /// Show all running agents on a page in the browser
     #[cfg(unix)]
     Dashboard(DashboardArgs),
@@ -173,6 +176,9 @@ struct AcpArgs {
     /// Where sessions work: project, worktree, devcontainer or container:IMAGE
     #[arg(long, value_name = "WORKSPACE", value_parser = run::args::workspace)]
     workspace: Option<String>,
+    /// Record everything the sessions depend on in this directory, with secrets masked; play it with `purlin replay DIR`
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
     /// Allow without asking, besides your configuration: a list such as `edit,bash:"cargo *"`
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     allow: Vec<RuleArg>,
@@ -193,6 +199,7 @@ impl AcpArgs {
             forget: self.forget,
             dialect: self.dialect,
             trace: self.trace,
+            record: self.record,
             workspace: workspace.and_then(Result::ok),
         }
     }
@@ -328,6 +335,7 @@ fn run_command() -> anyhow::Result<ExitCode> {
         Command::Trace(args) => trace_command::run(args),
         Command::Tap(args) => tap_command::run(&args),
         Command::Logs(args) => logs_command::run(&args),
+        Command::Replay(args) => record_command::run(&args),
         #[cfg(unix)]
         Command::Dashboard(args) => dashboard::run(&args),
         #[cfg(unix)]

@@ -26,6 +26,7 @@ mod mcp_command;
 pub mod model_sources;
 mod observer;
 pub mod permissions;
+mod record_command;
 mod run;
 mod serve_command;
 pub mod sessions;

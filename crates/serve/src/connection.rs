@@ -11,10 +11,12 @@ use engine::ports::{Clock, Journal, Offers, Settings};
 use engine::session::SessionHandle;
 use engine::words::SessionId;
 use engine::{Error, Reply};
+use recording::Tape;
 use serde::Serialize;
 use serde_json::json;
 use settings::Limits;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use wire::acp::schema;
 use wire::{Peer, RequestId, RpcError, rpc};
 
@@ -43,6 +45,8 @@ pub(crate) struct Connection {
     pub(crate) is_logged_in: bool,
     /// Our calls that wait for an answer.
     pub(crate) waiting: HashMap<u64, (SessionId, TakeAnswer)>,
+    /// When the dispatcher woke: the time of everything that it does until it waits again.
+    pub(crate) now: Instant,
     /// Sessions that outlive this connection, and its place in each.
     pub(crate) attached: Attached,
     /// Read the journal for this connection; they end with it.
@@ -87,6 +91,8 @@ pub(crate) struct Services {
     pub(crate) keys: Option<Arc<dyn ClientKeys>>,
     /// The directory that a client means by `.`.
     pub(crate) cwd: PathBuf,
+    /// Records the connection, or plays a recording.
+    pub(crate) tape: Option<Tape>,
     /// What outlives the connection; `None` on stdin and stdout, where nothing does.
     pub(crate) tenant: Option<Arc<Tenant>>,
 }
@@ -113,9 +119,11 @@ impl Connection {
         let permit = permit.map_err(|_| self.error_out(&Error::Crowded))?;
         let id = id.clone();
         Ok(Reply::new(move |outcome| {
-            permit.send(FromSession::Finish(Box::new(move |connection: &mut Connection| {
+            let of = id.clone();
+            let finish = Box::new(move |connection: &mut Connection| {
                 finish(connection, &id, outcome);
-            })));
+            });
+            permit.send(FromSession::Finish(of, finish));
         }))
     }
 
@@ -244,7 +252,7 @@ impl Connection {
                 },
                 Err(err) => tracing::error!("cannot write a call: {err}"),
             },
-            FromSession::Finish(finish) => finish(self),
+            FromSession::Finish(_, finish) => finish(self),
         }
     }
 

@@ -22,6 +22,7 @@ use crate::methods;
 use crate::options::{Pipes, Watcher};
 use crate::outlet::FromSession;
 use crate::rate::Window;
+use crate::taped_wakes::TapedWakes;
 use crate::wake::Wake;
 
 /// How long running turns may take to end after the connection.
@@ -41,7 +42,7 @@ pub(super) struct Channels {
 
 /// Reads and writes for one connection.
 pub(super) struct Dispatcher {
-    connection: Connection,
+    pub(super) connection: Connection,
     watcher: Option<Arc<dyn Watcher>>,
     limits: Arc<Limits>,
     /// Limits the answers to lines without a readable id.
@@ -55,6 +56,8 @@ pub(super) struct Dispatcher {
     progress: u64,
     /// When text that was delayed may be sent.
     retry: Option<Instant>,
+    /// Records the wakes, or plays recorded ones.
+    tape: Option<TapedWakes>,
 }
 
 /// A decoded line, which does not borrow from the peer.
@@ -68,6 +71,7 @@ enum Act {
 impl Dispatcher {
     pub(super) fn new(connection: Connection, watcher: Option<Arc<dyn Watcher>>) -> Dispatcher {
         let limits = Arc::clone(&connection.services.limits);
+        let tape = connection.services.tape.clone().map(TapedWakes::new);
         Dispatcher {
             connection,
             watcher,
@@ -77,6 +81,7 @@ impl Dispatcher {
             writing_since: None,
             progress: 0,
             retry: None,
+            tape,
             limits,
         }
     }
@@ -89,8 +94,8 @@ impl Dispatcher {
                 Wake::Bytes(bytes) => self.on_bytes(&bytes),
                 Wake::Stop => break,
                 Wake::Written(Err(_)) => return,
-                Wake::Time => {
-                    if self.on_time(channels.pipes.progress.load(Ordering::Relaxed)) {
+                Wake::Time(progress) => {
+                    if self.on_time(progress) {
                         break;
                     }
                 }
@@ -113,8 +118,8 @@ impl Dispatcher {
                 entry.cancel.cancel();
             }
         }
-        let end = Instant::now() + GRACE;
-        while Instant::now() < end && self.connection.peer.open_calls() > 0 && !is_shared {
+        let end = self.connection.now + GRACE;
+        while self.connection.now < end && self.connection.peer.open_calls() > 0 && !is_shared {
             match self.next_wake(&mut channels, &mut events, Some(end)).await {
                 Wake::Written(Err(_)) => return,
                 wake => self.on_wake(wake, &mut events),
@@ -122,9 +127,11 @@ impl Dispatcher {
             self.write(&channels.pipes.output);
         }
         self.connection.sessions.clear();
-        let end = Instant::now() + FLUSH;
+        let end = self.connection.now + FLUSH;
         self.write(&channels.pipes.output);
-        while Instant::now() < end && (!self.connection.outbox.is_empty() || self.batch.is_none()) {
+        while self.connection.now < end
+            && (!self.connection.outbox.is_empty() || self.batch.is_none())
+        {
             match self.next_wake(&mut channels, &mut events, Some(end)).await {
                 Wake::Written(Err(_)) => return,
                 wake => self.on_wake(wake, &mut events),
@@ -135,6 +142,27 @@ impl Dispatcher {
 
     /// Waits for the next wake: the only await of the dispatcher.
     async fn next_wake(
+        &mut self,
+        channels: &mut Channels,
+        events: &mut Vec<FromSession>,
+        end: Option<Instant>,
+    ) -> Wake {
+        match self.tape.take() {
+            None => {
+                let wake = self.real_wake(channels, events, end).await;
+                self.connection.now = Instant::now();
+                wake
+            }
+            Some(mut tape) => {
+                let wake = tape.next_wake(self, channels, events, end).await;
+                self.tape = Some(tape);
+                wake
+            }
+        }
+    }
+
+    /// Waits for what really happens next.
+    pub(super) async fn real_wake(
         &mut self,
         channels: &mut Channels,
         events: &mut Vec<FromSession>,
@@ -151,26 +179,32 @@ impl Dispatcher {
             Some(number) = channels.abandoned_calls.recv() => Wake::Abandoned(number),
             _ = channels.from_sessions.recv_many(events, AT_ONCE) => {
                 // A call is abandoned before its session reports the result; the client gets both in that order.
+                let mut abandoned = Vec::new();
                 while let Ok(number) = channels.abandoned_calls.try_recv() {
-                    self.connection.on_abandoned(number);
+                    abandoned.push(number);
                 }
-                Wake::Sessions
+                Wake::Sessions(abandoned)
             }
             bytes = channels.pipes.input.recv(), if may_read => bytes.map_or(Wake::Stop, Wake::Bytes),
             () = channels.stop.cancelled(), if end.is_none() => Wake::Stop,
-            () = sleep_until(time.unwrap_or_else(Instant::now)), if time.is_some() => Wake::Time,
+            () = sleep_until(time.unwrap_or_else(Instant::now)), if time.is_some() => {
+                Wake::Time(channels.pipes.progress.load(Ordering::Relaxed))
+            }
         }
     }
 
     fn on_wake(&mut self, wake: Wake, events: &mut Vec<FromSession>) {
         match wake {
-            Wake::Sessions => events.drain(..).for_each(|event| self.connection.on_session(event)),
+            Wake::Sessions(abandoned) => {
+                abandoned.into_iter().for_each(|number| self.connection.on_abandoned(number));
+                events.drain(..).for_each(|event| self.connection.on_session(event));
+            }
             Wake::Abandoned(number) => self.connection.on_abandoned(number),
             Wake::Written(Ok(buffer)) => {
                 self.batch = Some(buffer);
                 self.writing_since = None;
             }
-            Wake::Time | Wake::Bytes(_) | Wake::Stop | Wake::Written(Err(_)) => {}
+            Wake::Time(_) | Wake::Bytes(_) | Wake::Stop | Wake::Written(Err(_)) => {}
         }
     }
 
@@ -239,7 +273,7 @@ impl Dispatcher {
             "refused: {}",
             error.message
         );
-        if id.is_none() && self.errors.take(Instant::now()).is_err() {
+        if id.is_none() && self.errors.take(self.connection.now).is_err() {
             self.unanswered_errors += 1;
             return;
         }
@@ -259,8 +293,8 @@ impl Dispatcher {
             return;
         };
         batch.clear();
-        let Connection { outbox, translator, .. } = &mut self.connection;
-        self.retry = outbox.fill(&mut batch, translator.note_printer(), Instant::now());
+        let Connection { outbox, translator, now, .. } = &mut self.connection;
+        self.retry = outbox.fill(&mut batch, translator.note_printer(), *now);
         if batch.is_empty() {
             self.batch = Some(batch);
             return;
@@ -268,8 +302,11 @@ impl Dispatcher {
         if let Some(watcher) = &self.watcher {
             watcher.sent(&batch);
         }
+        if let Some(tape) = &self.tape {
+            tape.sent(&batch);
+        }
         match output.try_send(batch) {
-            Ok(()) => self.writing_since = Some(Instant::now()),
+            Ok(()) => self.writing_since = Some(self.connection.now),
             // Cannot happen: the writer returned its batch.
             Err(_) => tracing::error!("the writer accepted no batch"),
         }
@@ -279,10 +316,10 @@ impl Dispatcher {
     /// connection must end instead, because its turns outlive it.
     fn on_time(&mut self, progress: u64) -> bool {
         let Some(since) = self.writing_since else { return false };
-        if since.elapsed() < self.limits.unread() {
+        if self.connection.now.saturating_duration_since(since) < self.limits.unread() {
             return false;
         }
-        self.writing_since = Some(Instant::now());
+        self.writing_since = Some(self.connection.now);
         if std::mem::replace(&mut self.progress, progress) != progress {
             return false;
         }

@@ -29,6 +29,7 @@ mod session_entry;
 mod shared;
 mod skill_tool;
 pub mod stdio;
+mod taped_wakes;
 mod wake;
 pub mod workspace;
 mod worktree;
@@ -64,7 +65,7 @@ const OPEN_CALLS: usize = 1024;
 
 /// Serves a client until it disconnects or `stop` fires, then ends its sessions.
 pub async fn serve(pipes: Pipes, options: Options) {
-    let Options { hub, dialect, cwd, stop, workspaces, keys, watcher } = options;
+    let Options { hub, dialect, cwd, stop, workspaces, keys, watcher, tape } = options;
     let limits = workspaces.settings().config.limits.clone();
     let (clock, journal) = (Arc::clone(&hub.clock), Arc::clone(&hub.journal));
     let (hub, hub_handle) = Hub::new(hub, hub_limits(&limits));
@@ -78,6 +79,7 @@ pub async fn serve(pipes: Pipes, options: Options) {
         workspaces,
         keys,
         cwd,
+        tape,
         tenant: None,
     };
     connect(pipes, services, dialect, stop, watcher).await;
@@ -103,6 +105,7 @@ pub(crate) async fn serve_shared(
         workspaces,
         keys: None,
         cwd,
+        tape: None,
         tenant: Some(tenant),
     };
     connect(pipes, services, None, stop, None).await;
@@ -138,6 +141,7 @@ async fn connect(
         waiting: HashMap::new(),
         attached: Attached::default(),
         followers: JoinSet::new(),
+        now: tokio::time::Instant::now(),
         services,
     };
     Dispatcher::new(connection, watcher).run(channels).await;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use engine::hub::{HubLimits, HubOptions};
+use recording::Tape;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use wire::acp::dialect::Dialect;
@@ -28,6 +29,8 @@ pub struct Options {
     pub keys: Option<Arc<dyn ClientKeys>>,
     /// Sees the bytes of the connection; `None` if nobody does.
     pub watcher: Option<Arc<dyn Watcher>>,
+    /// Records the connection, or plays a recording.
+    pub tape: Option<Tape>,
 }
 
 /// Sees the bytes of a connection, in the order in which they are handled. Its methods never wait.

@@ -131,11 +131,12 @@ impl Outbox {
         session: SessionId,
         budget: Arc<Semaphore>,
         pace: Pace,
+        now: Instant,
     ) -> Arc<Semaphore> {
         let queue = self.sessions.entry(session).or_insert_with(|| Queue {
             items: VecDeque::new(),
             lines: 0,
-            bucket: Bucket::new(self.updates_per_minute, Instant::now()),
+            bucket: Bucket::new(self.updates_per_minute, now),
             budget,
             pace,
             is_ready: false,

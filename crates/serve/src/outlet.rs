@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use engine::Event;
 use engine::words::SessionId;
 use tokio::sync::{Semaphore, mpsc};
+use wire::RequestId;
 
 use crate::client_call::ClientCall;
 use crate::connection::Connection;
@@ -41,7 +42,7 @@ pub(crate) enum FromSession {
     /// Call the client.
     Call { session: SessionId, call: ClientCall, cost: usize },
     /// Finish a call of the client: the second half of its method.
-    Finish(Finish),
+    Finish(RequestId, Finish),
 }
 
 /// The second half of a method, which answers the call.

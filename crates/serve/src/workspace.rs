@@ -12,6 +12,7 @@ use engine::ports::{AnswerStore, Editor, Extension, Tool, Toolbox};
 use engine::script::OpenPage;
 use engine::session::IGNORED_SETTINGS;
 use engine::words::{SessionId, visible};
+use recording::Tape;
 use settings::answer_store::DirectoryAnswers;
 use settings::credentials::load_keys;
 use settings::custom::Custom;
@@ -56,6 +57,8 @@ pub struct WorkspaceOptions {
     pub github: GitHubEnvironment,
     /// Makes the program's own extensions of a session.
     pub extensions: Vec<MakeExtension>,
+    /// Records the answers that are stored for projects.
+    pub tape: Option<Tape>,
 }
 
 /// Makes an extension of a session.
@@ -160,7 +163,7 @@ impl Workspaces {
 
         let (instructions, skill) = self.instructions(directories, project);
         let other = worktree.as_ref().map(|_| &*cwd);
-        let policy = self.guarded_policy(&projects, directories, other, &mut notices);
+        let policy = self.guarded_policy(session, &projects, directories, other, &mut notices);
 
         // Tools, and what adds to them: the program, the user and the project, MCP servers.
         let tools = self.builtin_tools(&files, &bash, skill);
@@ -198,12 +201,16 @@ impl Workspaces {
     /// Makes the policy, which asks for every command where one could change a file that rules or keys come from.
     fn guarded_policy(
         &self,
+        session: &SessionId,
         projects: &[Project],
         directories: &[PathBuf],
         other: Option<&Path>,
         notices: &mut Vec<(&'static str, String)>,
     ) -> Arc<Policy> {
         let mut policy = policy_in(&self.settings, projects, other);
+        if let Some(tape) = &self.options.tape {
+            policy = policy.map_store(|store| tape.answers(session.as_str(), store));
+        }
         let unprotected = self.machine().unprotected(directories);
         notices.extend(unprotected.iter().map(|why| (EVERY_COMMAND_ASKS, visible(why))));
         policy.add_floor(unprotected.map(|why| AskFloor {
@@ -432,6 +439,7 @@ mod tests {
             is_scripted: false,
             github: GitHubEnvironment::default(),
             extensions: Vec::new(),
+            tape: None,
         };
         Workspaces::new(settings, options)
     }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// Makes the struct, its defaults and the table from one list.
 macro_rules! limits {
     ($($(#[doc = $doc:literal])* $name:ident = $default:literal;)*) => {
         /// The limits in effect. 0 removes a rate or a timeout.
-        #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Limits {
             $($(#[doc = $doc])* pub $name: u64,)*

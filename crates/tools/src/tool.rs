@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::ports::{
-    Intent, Offers, Outline, Output, Planned, Tool, ToolCx, ToolError, ToolSpec, Wait,
+    Adopt, Intent, Offers, Outline, Output, Planned, Tool, ToolCx, ToolError, ToolSpec, Wait,
 };
 use engine::words::{Block, ModelId, ToolContent, ToolKind, one_line};
 use futures_util::FutureExt;
@@ -101,7 +101,12 @@ fn specs<T: TypedTool>() -> Specs {
     let spec = |description: &str, properties: Value| {
         let schema = json!({ "type": "object", "properties": properties, "required": required });
         let (name, description) = (T::NAME.to_owned(), description.trim().to_owned());
-        Arc::new(ToolSpec { name, description, schema: schema.into(), adopt: adopt_call::<T> })
+        Arc::new(ToolSpec {
+            name,
+            description,
+            schema: schema.into(),
+            adopt: Adopt::new(adopt_call::<T>),
+        })
     };
     let brief = T::BRIEF.map(|description| spec(description, T::brief_fields()));
     let specs = (spec(T::DESCRIPTION, properties), brief);

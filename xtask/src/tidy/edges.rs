@@ -17,10 +17,14 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("providers", &["engine", "wire"]),
     ("mcp", &["engine", "wire", "process"]),
     ("observe", &["wire"]),
+    ("recording", &["engine"]),
     ("client", &["wire", "process"]),
     ("settings", &["engine", "tree"]),
     ("chat", &["client", "process", "tree", "wire"]),
-    ("serve", &["wire", "engine", "process", "shell", "tools", "mcp", "settings", "tree"]),
+    (
+        "serve",
+        &["wire", "engine", "process", "recording", "shell", "tools", "mcp", "settings", "tree"],
+    ),
     ("check", &["client", "fake_model", "process"]),
     (
         "purlin",
@@ -34,6 +38,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "providers",
             "mcp",
             "observe",
+            "recording",
             "client",
             "check",
             "settings",

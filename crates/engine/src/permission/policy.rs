@@ -85,6 +85,22 @@ impl Policy {
         Policy { floors, ..self }
     }
 
+    /// Replaces the store of answers by one that is made of it.
+    #[must_use]
+    pub fn map_store(
+        self,
+        map: impl FnOnce(Arc<dyn AnswerStore>) -> Arc<dyn AnswerStore>,
+    ) -> Policy {
+        Policy { store: self.store.map(map), ..self }
+    }
+
+    /// Returns the rules, the floors, the directories, and whether answers are stored: what a policy is made from.
+    #[must_use]
+    pub fn parts(&self) -> (Vec<Rule>, Vec<AskFloor>, Vec<PathBuf>, bool) {
+        let (rules, floors) = (self.rules.clone(), self.floors.clone());
+        (rules, floors, self.roots.clone(), self.store.is_some())
+    }
+
     /// Adds one more of them.
     pub fn add_floor(&mut self, floor: Option<AskFloor>) {
         self.floors.extend(floor);

@@ -78,7 +78,7 @@ pub fn about(mut call: ToolCall, judgement: &Judgement, scope: AnswerScope) -> Q
 
 /// Returns what the user can answer.
 fn choices(judgement: &Judgement, asked: &[Access], scope: AnswerScope) -> Vec<Choice> {
-    let choice = |answer, id, name| Choice { answer, id, name };
+    let choice = |answer, id: &'static str, name| Choice { answer, id: id.into(), name };
     let mut choices = vec![choice(Answer::AllowOnce, "once", "Allow once".to_owned())];
     // An answer that would not be followed is not offered.
     let is_fixed =

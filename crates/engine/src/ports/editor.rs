@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::event::{DisplayPermit, Event, Place};
@@ -153,7 +154,7 @@ impl EditorError {
 }
 
 /// A command for a terminal.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TerminalCommand {
     /// The program.
     pub command: String,

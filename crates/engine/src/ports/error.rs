@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::model::ModelError;
 use crate::words::{ModeId, ModelId, SessionId};
 
@@ -117,7 +119,7 @@ impl Error {
 }
 
 /// Why a session cannot be stored or read.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 pub enum JournalError {
     /// Unknown session.
     #[error("no such session")]

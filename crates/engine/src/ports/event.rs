@@ -1,5 +1,6 @@
 //! Events: everything a session shows. `serve` turns each into one update of the protocol.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::settings::Settings;
@@ -8,7 +9,7 @@ use crate::words::{
 };
 
 /// Something that happened in a session.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// A part of a message of the user, in a replay.
     User {
@@ -50,7 +51,8 @@ pub enum Event {
     Commands(Vec<SlashCommand>),
     /// The mode changed.
     Mode(ModeId),
-    /// Mode or model changed: all current settings.
+    /// Mode or model changed: all current settings. Only the engine sends it, so no recording has it.
+    #[serde(skip)]
     Settings(Settings),
     /// The session's title or time changed.
     Info {
@@ -96,7 +98,7 @@ pub enum Event {
 }
 
 /// The severity of a notice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Severity {
     /// Information.
     Info,
@@ -107,7 +109,7 @@ pub enum Severity {
 }
 
 /// The status of a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CompactionStatus {
     /// In progress.
     InProgress,

@@ -1,11 +1,12 @@
 //! Forms: questions to the user through the client.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::words::ToolCallId;
 
 /// A question to the user: one answer in text, several fields, or something to do on a page.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Form {
     /// The question.
     pub message: String,
@@ -18,7 +19,7 @@ pub struct Form {
 }
 
 /// A page that the client opens for the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
     /// What [`Editor::page_done`](crate::ports::Editor::page_done) identifies it by.
     pub id: String,
@@ -27,7 +28,7 @@ pub struct Page {
 }
 
 /// The answer to a form.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FormAnswer {
     /// Answered; for a page, agreed to open it.
     Text(String),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
+use serde::{Deserialize, Serialize};
 
 /// How many bytes of one instruction file the model gets.
 pub const MAX_INSTRUCTION_FILE: usize = 32 * 1024;
@@ -33,7 +34,7 @@ impl InstructionSource for NoInstructions {
 }
 
 /// What applies from the beginning of a session.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instructions {
     /// The git branch of the working directory.
     pub branch: Option<String>,
@@ -48,7 +49,7 @@ pub struct Instructions {
 }
 
 /// An instruction file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstructionFile {
     /// Where it was found.
     pub origin: String,
@@ -59,7 +60,7 @@ pub struct InstructionFile {
 }
 
 /// A skill that can be loaded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skill {
     /// Its name.
     pub name: String,

@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
@@ -316,7 +317,7 @@ pub trait Files: Send + Sync {
 }
 
 /// Why a file cannot be read or replaced.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum FileError {
     /// The path is not inside the session's directories.
     #[error("{} is outside the folders of this session", .0.display())]
@@ -369,7 +370,7 @@ pub enum PromptKind {
 }
 
 /// What a session is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum State {
     /// Open: at work, or waiting for the next prompt.
     Active,
@@ -382,7 +383,7 @@ pub enum State {
 }
 
 /// What is known about a stored session.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionInfo {
     /// Its id.
     pub id: SessionId,
@@ -401,7 +402,7 @@ pub struct SessionInfo {
 }
 
 /// The state of a session that was loaded.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct StoredSession {
     /// What is known of it.
     pub info: SessionInfo,
@@ -459,7 +460,7 @@ pub struct Query {
 }
 
 /// Some sessions.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
     /// The sessions, the last used first.
     pub sessions: Vec<SessionInfo>,

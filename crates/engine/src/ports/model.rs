@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -67,7 +67,7 @@ impl Request {
 }
 
 /// One event of an answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ModelEvent {
     /// The next chunk of text.
     Text(String),
@@ -95,7 +95,7 @@ pub enum ModelEvent {
 }
 
 /// How a model can fail. The text is for the user: what happened and what can be done.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error, Serialize, Deserialize)]
 pub enum ModelError {
     /// A credential is missing or was refused.
     #[error("{0}")]
@@ -132,13 +132,39 @@ pub struct ToolSpec {
 
 /// Reads a call of the tool that may have another name, or other names of arguments, from the name and the input that the model
 /// wrote. Returns the input with the names of the schema; `None` if the call is not for this tool.
-pub type Adopt = fn(&str, &Value) -> Option<Value>;
+#[derive(Clone)]
+pub struct Adopt(Arc<dyn Fn(&str, &Value) -> Option<Value> + Send + Sync>);
+
+impl Adopt {
+    /// Takes the function that reads calls.
+    pub fn new(read: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> Adopt {
+        Adopt(Arc::new(read))
+    }
+
+    /// Adopts no calls.
+    #[must_use]
+    pub fn nothing() -> Adopt {
+        Adopt::new(|_, _| None)
+    }
+
+    /// Reads a call.
+    #[must_use]
+    pub fn read(&self, name: &str, input: &Value) -> Option<Value> {
+        (self.0)(name, input)
+    }
+}
+
+impl std::fmt::Debug for Adopt {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Adopt")
+    }
+}
 
 impl ToolSpec {
     /// Makes a description of a tool that is called only by its own name.
     #[must_use]
     pub fn new(name: String, description: String, schema: Schema) -> ToolSpec {
-        ToolSpec { name, description, schema, adopt: |_, _| None }
+        ToolSpec { name, description, schema, adopt: Adopt::nothing() }
     }
 
     /// Finds the tool that a call is for: by its name, else by a name that one of the tools adopts. Returns the input with the
@@ -150,10 +176,10 @@ impl ToolSpec {
         input: &Value,
     ) -> Option<(&'a ToolSpec, Option<Value>)> {
         if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
-            let adopted = (tool.adopt)(name, input).filter(|adopted| adopted != input);
+            let adopted = tool.adopt.read(name, input).filter(|adopted| adopted != input);
             return Some((tool, adopted));
         }
-        tools.iter().find_map(|tool| Some((&**tool, Some((tool.adopt)(name, input)?))))
+        tools.iter().find_map(|tool| Some((&**tool, Some(tool.adopt.read(name, input)?))))
     }
 
     /// Explains a call of an unknown tool: names those that were offered, and the nearest with its form.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -107,7 +108,7 @@ impl Wait {
 }
 
 /// What a tool call is about to do.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Intent {
     /// One line, with the file or the command.
     pub title: String,
@@ -120,7 +121,7 @@ pub struct Intent {
 }
 
 /// What the input of a call says about it, without looking at any file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outline {
     /// One line, with the file or the command.
     pub title: String,
@@ -129,7 +130,7 @@ pub struct Outline {
 }
 
 /// What a tool did.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     /// The result for the model.
     pub text: String,

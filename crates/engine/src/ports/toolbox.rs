@@ -6,6 +6,8 @@ use std::sync::{Arc, Weak};
 use futures_util::FutureExt;
 use futures_util::future::{self, BoxFuture};
 
+use serde::{Deserialize, Serialize};
+
 use super::editor::Editor;
 use super::settings::ModelChoice;
 use super::tool::Tool;
@@ -77,7 +79,7 @@ pub enum Expanded {
 }
 
 /// Settings for one turn, instead of the session's.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct TurnOverrides {
     /// The mode.
     pub mode: Option<ModeId>,
@@ -111,6 +113,12 @@ impl Toolbox {
     #[must_use]
     pub fn new(tools: Vec<Arc<dyn Tool>>, extensions: Vec<Arc<dyn Extension>>) -> Toolbox {
         Toolbox { tools, extensions, restrictions: Restrictions::default() }
+    }
+
+    /// Returns the fixed tools, the extensions, and the restrictions by name.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<Arc<dyn Tool>>, Vec<Arc<dyn Extension>>, Vec<(String, bool)>) {
+        (self.tools, self.extensions, self.restrictions.tools)
     }
 
     /// Removes tools by their names: patterns, each with whether the session has such tools.

@@ -83,7 +83,11 @@ impl Planned for Offer {
 
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move {
-            let choice = |answer, id, name: &str| Choice { answer, id, name: name.to_owned() };
+            let choice = |answer, id: &'static str, name: &str| Choice {
+                answer,
+                id: id.into(),
+                name: name.to_owned(),
+            };
             let choices = vec![
                 choice(Answer::AllowOnce, BUILD, "Yes, continue in build mode"),
                 choice(Answer::RejectOnce, "plan", "No, stay in plan mode"),

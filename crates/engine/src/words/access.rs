@@ -2,6 +2,10 @@
 //!
 //! How a decision is made is in `permission`.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use super::markdown::code_span;
 use super::pattern;
 use super::permission_key::PermissionKey;
@@ -9,7 +13,7 @@ use super::tool_call::ToolCall;
 use super::visible::one_line;
 
 /// One thing that a call needs permission for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// Which rules apply to it.
     pub key: PermissionKey,
@@ -142,7 +146,7 @@ pub fn saved_words(key: &str, pattern: &str) -> String {
 }
 
 /// What is decided about a call. The stricter, the greater.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Decision {
     /// Run it.
     Allow,
@@ -175,7 +179,7 @@ impl Decision {
 }
 
 /// The question to the user.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
     /// The call, as it was shown. Its content also names what needs permission and is not in its title.
     pub call: ToolCall,
@@ -193,18 +197,18 @@ impl Question {
 }
 
 /// One answer that the user can choose.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// What it means.
     pub answer: Answer,
     /// Its id in the protocol.
-    pub id: &'static str,
+    pub id: Cow<'static, str>,
     /// What the user reads.
     pub name: String,
 }
 
 /// What the user answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Yes, this time.
     AllowOnce,

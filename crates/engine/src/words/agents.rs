@@ -3,12 +3,14 @@
 //! An agent can only restrict: its rules apply beside the session's, and the stricter of both wins. Where definitions
 //! come from is up to the outside; see [`Extension::agents`](crate::ports::Extension::agents).
 
+use serde::{Deserialize, Serialize};
+
 use super::ids::ModelId;
 use super::pattern::{matches_pattern, weight};
 use super::rule::Rule;
 
 /// One agent, as it was defined.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
     /// Its name.
     pub name: String,
@@ -27,7 +29,7 @@ pub struct Agent {
 }
 
 /// Who can use an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// The user: as a mode of the session.
     Mode,
@@ -52,7 +54,7 @@ impl Role {
 }
 
 /// What an agent may use. It can remove tools and permissions, never add any.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Restrictions {
     /// Patterns of tool names, each with whether the agent has such tools. The most specific pattern applies; a tool
     /// that matches none is available.

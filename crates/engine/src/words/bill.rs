@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::ids::ModelId;
 use super::usage::Usage;
 
 /// The usage, by model.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Bill {
     lines: BTreeMap<ModelId, Line>,
 }
 
 /// The usage of one model.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 struct Line {
     answers: u64,
     usage: Usage,

@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::ids::{MessageId, ToolCallId};
 use super::message::{Block, Message, Prompt};
 
@@ -20,7 +22,7 @@ pub(crate) fn after_summary_head(text: &str) -> Option<&str> {
 const PICTURE: u64 = 1_600;
 
 /// The conversation so far. Entries are shared with requests, never copied.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct History {
     messages: Vec<Arc<Message>>,
     /// The sum of tokens up to and including each entry.

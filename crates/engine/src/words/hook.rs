@@ -1,5 +1,6 @@
 //! When hooks run, and what they can say. `turn::hooks` asks them.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::usage::StopReason;
@@ -35,7 +36,7 @@ pub enum Moment<'a> {
 }
 
 /// What hooks decided.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookOutcome {
     /// Why it must not happen. Ignored for what has happened already.
     pub objection: Option<String>,

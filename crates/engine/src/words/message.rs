@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ids::{ModelId, ToolCallId};
 use super::slash_command::SlashCommand;
 
 /// What the user sends.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Prompt {
     /// The parts, in order.
     pub blocks: Vec<Block>,
@@ -60,7 +61,7 @@ impl Prompt {
 const TITLE: usize = 60;
 
 /// One part of a message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Block {
     /// Plain text or Markdown.
     Text(String),
@@ -110,7 +111,7 @@ impl Block {
 }
 
 /// The data of a picture or a sound.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Media {
     /// The bytes in base64.
     pub data: String,
@@ -119,7 +120,7 @@ pub struct Media {
 }
 
 /// The contents of an embedded resource.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Contents {
     /// Text.
     Text(String),
@@ -134,7 +135,7 @@ pub fn decoded_length(base64: &str) -> usize {
 }
 
 /// One entry of the history, as the model sees it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// A message of the user.
     User(Prompt),
@@ -176,7 +177,7 @@ impl Message {
 }
 
 /// A thought of a model. Only the model that wrote it can read its seal, so only that model gets it back.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thought {
     /// Which model.
     pub by: ModelId,
@@ -195,7 +196,7 @@ impl Thought {
 }
 
 /// Data that must be sent back to the model unchanged.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seal {
     /// The data.
     pub data: String,
@@ -204,7 +205,7 @@ pub struct Seal {
 }
 
 /// A tool call, as the model requested it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRequest {
     /// The call's id.
     pub id: ToolCallId,

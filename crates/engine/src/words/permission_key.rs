@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::visible::one_line;
 
 /// What a permission rule is about: something that a call does, whichever tool makes it. Each tool says what its call needs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PermissionKey {
     /// Reading a file.
     Read,
@@ -54,7 +56,7 @@ pub enum PermissionKey {
 }
 
 /// An MCP tool. Its name in rules is never that of a built-in key.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct McpKey {
     /// Its name in rules.
     name: String,

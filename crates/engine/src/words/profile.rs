@@ -1,9 +1,9 @@
 //! Profiles: how long the instructions for a model are, and how many tools it is offered.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How long the instructions for a model are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
     /// Everything, for models that can use it.

@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::access::Decision;
 
 /// One rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// Which accesses it is about: a key, or a pattern of keys.
     pub key: String,
@@ -18,7 +20,7 @@ pub struct Rule {
 }
 
 /// Something that is asked for at least, whatever rules and answers allow: a restriction that is known only in part.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskFloor {
     /// Which accesses it is about: a key, or a pattern of keys.
     pub key: String,
@@ -37,7 +39,7 @@ impl AskFloor {
 }
 
 /// Where a rule comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Source {
     /// The user's configuration.
     User,

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::ids::{TerminalId, ToolCallId};
 use super::message::Block;
 
 /// The kind of a tool, for icons and permission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToolKind {
     /// Reads files.
     Read,
@@ -49,7 +50,7 @@ impl ToolKind {
 }
 
 /// The status of a tool call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToolStatus {
     /// Not running yet.
     Pending,
@@ -62,7 +63,7 @@ pub enum ToolStatus {
 }
 
 /// A tool call as it is first shown.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The call.
     pub id: ToolCallId,
@@ -83,7 +84,7 @@ pub struct ToolCall {
 }
 
 /// An update of a tool call; fields that are `None` stay unchanged.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ToolUpdate {
     /// The new status.
     pub status: Option<ToolStatus>,
@@ -96,7 +97,7 @@ pub struct ToolUpdate {
 }
 
 /// Live output of a running command.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Live {
     /// More output.
     Output(String),
@@ -108,7 +109,7 @@ pub enum Live {
 }
 
 /// Content of a tool call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum ToolContent {
     /// A block.
     Block(Block),
@@ -131,7 +132,7 @@ pub enum ToolContent {
 }
 
 /// A place in a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Location {
     /// The file.
     pub path: PathBuf,
@@ -140,7 +141,7 @@ pub struct Location {
 }
 
 /// One step of a plan.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanEntry {
     /// What to do.
     pub content: String,
@@ -151,7 +152,7 @@ pub struct PlanEntry {
 }
 
 /// The priority of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Priority {
     /// High.
     High,
@@ -162,7 +163,7 @@ pub enum Priority {
 }
 
 /// The status of a step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlanStatus {
     /// Not started.
     Pending,
@@ -173,7 +174,7 @@ pub enum PlanStatus {
 }
 
 /// How a command ended.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ExitStatus {
     /// Its exit code.
     pub code: Option<u32>,
@@ -182,7 +183,7 @@ pub struct ExitStatus {
 }
 
 /// The kinds of failure that programs can tell apart. Their codes are assigned outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ToolFailure {
     /// No tool has this name.
     ToolNotFound,

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::ids::{ContentId, MessageId};
 
 /// The turns of a session, the oldest first.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turns {
     /// Those that are part of the conversation, as far back as the journal reaches.
     pub done: Vec<PastTurn>,
@@ -14,7 +16,7 @@ pub struct Turns {
 }
 
 /// One turn of the past.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastTurn {
     /// The number of its message in the conversation, counting from 1.
     pub number: usize,
@@ -29,7 +31,7 @@ pub struct PastTurn {
 }
 
 /// A change of a file; `None` stands for no file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// The file.
     pub path: PathBuf,

@@ -1,7 +1,9 @@
 //! Token usage, prices, thinking levels, and why a turn ended.
 
+use serde::{Deserialize, Serialize};
+
 /// Why a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StopReason {
     /// The model was done.
     EndTurn,
@@ -39,7 +41,7 @@ pub struct TurnReport {
 }
 
 /// The tokens of one answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Usage {
     /// Input tokens that were not cached.
     pub input: u64,
@@ -85,7 +87,7 @@ impl Usage {
 }
 
 /// The price of a model, in US dollars per million tokens.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Price {
     /// Input.
     pub input: f64,
@@ -110,7 +112,7 @@ impl Price {
 }
 
 /// How much a model thinks before it answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Thinking {
     /// The model's default.
     #[default]

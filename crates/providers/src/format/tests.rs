@@ -62,7 +62,7 @@ pub(crate) fn request() -> Request {
         instructions: "Be brief.".into(),
         messages: messages.into_iter().map(Arc::new).collect(),
         tools: vec![Arc::new(ToolSpec {
-            adopt: |_, _| None,
+            adopt: engine::ports::Adopt::nothing(),
             name: "read".to_owned(),
             description: "Reads.".to_owned(),
             schema: json!({ "type": "object" }).into(),

@@ -44,6 +44,8 @@ pub(crate) struct Start {
     data: Option<PathBuf>,
     /// A shell command that runs before the shell is replaced by the program.
     before: Option<&'static str>,
+    /// Where its sessions are recorded.
+    recording: Option<PathBuf>,
 }
 
 /// A running program and our ends of its pipes.
@@ -93,6 +95,12 @@ impl Start {
     pub(crate) fn log(mut self, level: &'static str, stderr: Stdio) -> Start {
         self.log = Some(level);
         self.stderr = stderr;
+        self
+    }
+
+    /// Records the sessions to a directory.
+    pub(crate) fn recording_to(mut self, directory: &Path) -> Start {
+        self.recording = Some(directory.to_owned());
         self
     }
 
@@ -162,6 +170,9 @@ impl Start {
         if let Some(level) = self.log {
             command.args(["--log", level]);
         }
+        if let Some(directory) = &self.recording {
+            command.arg("--record").arg(directory);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.stderr);
         let mut child = command.spawn().unwrap();
         let mut agent = Agent {
@@ -209,6 +220,7 @@ impl Agent {
             offers_files: false,
             data: None,
             before: None,
+            recording: None,
         }
     }
 

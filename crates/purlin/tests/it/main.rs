@@ -61,6 +61,8 @@ mod policy_files;
 mod project_custom;
 mod project_servers;
 #[cfg(unix)]
+mod recordings;
+#[cfg(unix)]
 mod run;
 #[cfg(target_os = "linux")]
 mod second_process;

@@ -54,6 +54,7 @@ fn options(transcript: &Transcript, work: &Path, data: Option<PathBuf>) -> serve
         workspaces: purlin::assemble::workspaces(settings, helper, true),
         keys: None,
         watcher: None,
+        tape: None,
     }
 }
 

@@ -45,6 +45,11 @@ fn main() -> ExitCode {
             let run = move || wait(transcript.in_process());
             tests.push(test(&format!("{module}::in_process"), run));
         }
+        if transcript.is_replayed() {
+            let recorded = Rc::clone(&transcript);
+            let run = move || wait(recorded.recorded_and_replayed());
+            tests.push(test(&format!("{module}::replayed"), run));
+        }
         let run = move || wait(transcript.against_the_program());
         tests.push(test(&format!("{module}::against_the_program"), run));
     }

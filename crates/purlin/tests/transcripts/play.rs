@@ -15,6 +15,11 @@ use crate::in_process;
 /// Directories of `conformance/` that hold something else than transcripts.
 const NO_CHAPTERS: [&str; 2] = ["judge", "schema"];
 
+/// The chapters that are also recorded and replayed; that takes time, so not all are.
+const REPLAYED: [&str; 5] = ["agents", "context", "custom", "prompt", "session"];
+/// Turns with tools of their own are not recorded.
+const NOT_REPLAYED: &str = "prompt/tour";
+
 /// A transcript and where it is.
 pub(crate) struct Loaded {
     /// Its chapter and name, such as `wire/not_json`.
@@ -68,6 +73,12 @@ impl Loaded {
         !has_files && self.transcript.exit().is_none() && !self.is_chat()
     }
 
+    /// Returns whether it is also recorded and replayed.
+    pub(crate) fn is_replayed(&self) -> bool {
+        let chapter = self.name.split('/').next().unwrap_or_default();
+        REPLAYED.contains(&chapter) && self.name != NOT_REPLAYED
+    }
+
     /// Returns whether the model is behind HTTP, in the format of OpenAI Chat Completions.
     fn is_chat(&self) -> bool {
         self.transcript.has_tag("chat")
@@ -90,6 +101,25 @@ impl Loaded {
 
     /// Plays it against the built program.
     pub(crate) async fn against_the_program(&self) {
+        self.judge(&self.played_by_the_program(None).await);
+    }
+
+    /// Plays it against the built program, which records it to a directory. A replay must give the same output.
+    #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
+    pub(crate) async fn recorded_and_replayed(&self) {
+        let directory = tempfile::tempdir().unwrap();
+        self.judge(&self.played_by_the_program(Some(directory.path())).await);
+        let recordings: Vec<_> = std::fs::read_dir(directory.path()).unwrap().collect();
+        assert!(!recordings.is_empty(), "nothing was recorded");
+        for recording in recordings {
+            let mut replay = std::process::Command::new(env!("CARGO_BIN_EXE_purlin"));
+            let output = replay.arg("replay").arg(recording.unwrap().path()).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.starts_with("Identical: "), "{}: {text}", self.name);
+        }
+    }
+
+    async fn played_by_the_program(&self, record: Option<&Path>) -> Replay {
         let played = play_program(&self.transcript, |stage| {
             let (model, config) = match self.is_chat() {
                 true => ("fake/fake".to_owned(), Some(self.serve_chat(stage))),
@@ -102,13 +132,17 @@ impl Loaded {
             if !self.is_stored() {
                 args.push("--forget".to_owned());
             }
+            if let Some(directory) = record {
+                // A transcript may start the program several times.
+                let name = std::fs::read_dir(directory).unwrap().count().to_string();
+                args.extend(["--record".to_owned(), directory.join(name).display().to_string()]);
+            }
             process::Spec::new(env!("CARGO_BIN_EXE_purlin"), &stage.directory)
                 .args(args)
                 .env("XDG_DATA_HOME", stage.directory.with_file_name("data"))
         })
-        .await
-        .unwrap();
-        self.judge(&played);
+        .await;
+        played.unwrap()
     }
 
     /// Serves the `model` lines over HTTP. Returns the path of a configuration with that server.

@@ -14,6 +14,7 @@ use engine::ports::{
 use engine::words::{ExitStatus, SessionId, TerminalId, ToolFailure};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use recording::Tape;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
@@ -34,6 +35,21 @@ use crate::outbox::SESSION_BUDGET;
 use crate::outlet::{FromSession, Outlet};
 use crate::rate::Window;
 
+/// Which files may be read and written through the client.
+pub(crate) struct Paths {
+    pub(crate) scope: Scope,
+    pub(crate) tape: Option<Tape>,
+}
+
+impl Paths {
+    fn check(&self, session: &SessionId, path: &Path) -> Result<PathBuf, EditorError> {
+        match &self.tape {
+            Some(tape) => tape.path(session, path, || self.scope.check(path)),
+            None => self.scope.check(path),
+        }
+    }
+}
+
 /// The client of one session.
 pub(crate) struct AcpEditor {
     session: SessionId,
@@ -41,7 +57,7 @@ pub(crate) struct AcpEditor {
     budget: Arc<Semaphore>,
     offers: Offers,
     limits: Arc<Limits>,
-    scope: Scope,
+    paths: Paths,
     /// How long to wait for the answer to a permission request; `None` waits without end.
     permission_timeout: Option<Duration>,
     reads: Mutex<Window>,
@@ -55,7 +71,7 @@ impl AcpEditor {
         budget: Arc<Semaphore>,
         offers: Offers,
         limits: Arc<Limits>,
-        scope: Scope,
+        paths: Paths,
         permission_timeout: Option<Duration>,
     ) -> AcpEditor {
         AcpEditor {
@@ -63,7 +79,7 @@ impl AcpEditor {
             outlet,
             budget,
             offers,
-            scope,
+            paths,
             permission_timeout,
             reads: Mutex::new(Window::new(limits.reads_per_minute)),
             writes: Mutex::new(Window::new(limits.writes_per_minute)),
@@ -209,7 +225,7 @@ fn option_out(choice: &Choice) -> schema::PermissionOption {
         Answer::RejectAlways => schema::PermissionOptionKind::RejectAlways,
         Answer::RejectOnce | Answer::Cancelled => schema::PermissionOptionKind::RejectOnce,
     };
-    schema::PermissionOption::new(choice.id, choice.name.clone(), kind)
+    schema::PermissionOption::new(choice.id.to_string(), choice.name.clone(), kind)
 }
 
 /// Says that a permission request timed out, and how a client answers one.
@@ -375,7 +391,7 @@ impl Editor for AcpEditor {
             if !self.offers.read {
                 return Err(EditorError::NotOffered("file reads"));
             }
-            let path = self.scope.check(&path)?;
+            let path = self.paths.check(&self.session, &path)?;
             wait_for(&self.reads).await;
             let params =
                 schema::ReadTextFileRequest::new(self.session_id(), &path).line(line).limit(limit);
@@ -397,7 +413,7 @@ impl Editor for AcpEditor {
             if !self.offers.write {
                 return Err(EditorError::NotOffered("file writes"));
             }
-            let path = self.scope.check(path)?;
+            let path = self.paths.check(&self.session, path)?;
             wait_for(&self.writes).await;
             let params = || write_params(self.session.as_str(), &path, content);
             let seconds = self.limits.write_timeout_seconds;

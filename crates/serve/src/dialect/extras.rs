@@ -4,6 +4,9 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use engine::words::SessionId;
+use recording::Tape;
+
 use crate::branch;
 
 /// What one session has for the client's dialect.
@@ -16,10 +19,14 @@ pub(crate) struct SessionExtras {
 
 impl SessionExtras {
     /// Finds what the answer that opens a session in this directory needs.
-    pub(crate) async fn find(&self, cwd: &Path) {
-        if let Some(slot) = &self.branch
-            && let Some(branch) = branch::find(cwd.to_owned()).await
-        {
+    pub(crate) async fn find(&self, session: &SessionId, cwd: &Path, tape: Option<&Tape>) {
+        let Some(slot) = &self.branch else { return };
+        let find = branch::find(cwd.to_owned());
+        let branch = match tape {
+            Some(tape) => tape.step(&format!("branch {session}"), find).await,
+            None => find.await,
+        };
+        if let Some(branch) = branch {
             slot.get_or_init(|| branch);
         }
     }

@@ -16,7 +16,7 @@ use wire::{RequestId, RpcError};
 use super::open::{
     ClientOf, History, OpenRequest, Respond, WorkspaceRequest, announce, answer, check_directories,
 };
-use crate::bridge::editor::AcpEditor;
+use crate::bridge::editor::{AcpEditor, Paths};
 use crate::bridge::session_in;
 use crate::connection::Connection;
 use crate::mcp_servers::RequestedServers;
@@ -81,6 +81,7 @@ pub(super) fn open<T: Serialize + 'static>(
         servers: opened_servers,
         client: ClientOf::Shared { stage, scope },
         extras,
+        tape: None,
     });
     permit.send(HubCommand::Open { session, start, mode, workspace, reply });
     Ok(())
@@ -154,7 +155,7 @@ fn take_seat<T: Serialize + 'static>(
     let extras = connection.translator.session_extras();
     connection.leave_session(&session);
     let budget = Arc::new(Semaphore::new(SESSION_BUDGET));
-    let budget = connection.outbox.open(session.clone(), budget, Pace::Replay);
+    let budget = connection.outbox.open(session.clone(), budget, Pace::Replay, connection.now);
     let scope = shared.scope.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let Some(scope) = scope else {
         connection.loading.remove(&session);
@@ -168,7 +169,7 @@ fn take_seat<T: Serialize + 'static>(
         Arc::clone(&budget),
         offers,
         limits,
-        scope,
+        Paths { scope, tape: None },
         timeout,
     );
     let editor = Arc::new(editor);

@@ -23,7 +23,11 @@ pub(super) fn run(
     }
     connection.offers = Some(offers);
     let (workspaces, cwd) = (&connection.services.workspaces, &connection.services.cwd);
-    connection.translator.find_github(|| workspaces.has_github(cwd));
+    let find = || match &connection.services.tape {
+        Some(tape) => tape.state("github", || !tape.is_played() && workspaces.has_github(cwd)),
+        None => workspaces.has_github(cwd),
+    };
+    connection.translator.find_github(find);
     let name = workspaces.settings().config.agent_name.as_deref().unwrap_or("purlin");
     let response = schema::InitializeResponse::new(ProtocolVersion::V1)
         .meta(steering_offer())

@@ -10,6 +10,7 @@ use engine::ports::{Editor, Offers, Settings};
 use engine::session::{Change, Command, SessionHandle};
 use engine::words::{ModeId, SessionId};
 use futures_util::future::BoxFuture;
+use recording::Tape;
 use serde::Serialize;
 use settings::Limits;
 use tokio::sync::Semaphore;
@@ -19,7 +20,7 @@ use wire::acp::{fault, schema, tolerate};
 use wire::{RequestId, RpcError};
 
 use super::attach;
-use crate::bridge::editor::AcpEditor;
+use crate::bridge::editor::{AcpEditor, Paths};
 use crate::bridge::options::{models_out, modes_out, options_out};
 use crate::bridge::session_in;
 use crate::connection::{Connection, session_out};
@@ -101,7 +102,7 @@ pub(super) fn open<T: Serialize + 'static>(
 
     // A history is shown before the answer, so the session needs its queue now.
     let budget = Arc::new(Semaphore::new(SESSION_BUDGET));
-    let budget = connection.outbox.open(session.clone(), budget, Pace::Replay);
+    let budget = connection.outbox.open(session.clone(), budget, Pace::Replay, connection.now);
     connection.loading.insert(session.clone());
     let workspace = Box::new(WorkspaceRequest {
         workspaces: Arc::clone(&connection.services.workspaces),
@@ -116,6 +117,7 @@ pub(super) fn open<T: Serialize + 'static>(
             limits: Arc::clone(&connection.services.limits),
         },
         extras,
+        tape: connection.services.tape.clone(),
     });
     permit.send(HubCommand::Open { session, start, mode, workspace, reply });
     Ok(())
@@ -148,6 +150,8 @@ pub(super) struct WorkspaceRequest {
     pub(super) servers: ServersSlot,
     pub(super) client: ClientOf,
     pub(super) extras: SessionExtras,
+    /// Records the session, or plays a recording.
+    pub(super) tape: Option<Tape>,
 }
 
 /// Who the client of a session is.
@@ -162,7 +166,7 @@ impl ClientOf {
     fn connect(
         &self,
         session: SessionId,
-        scope: Scope,
+        paths: Paths,
         permission_timeout: Option<Duration>,
     ) -> Arc<dyn Editor> {
         match self {
@@ -172,11 +176,11 @@ impl ClientOf {
                 Arc::clone(budget),
                 *offers,
                 Arc::clone(limits),
-                scope,
+                paths,
                 permission_timeout,
             )),
             ClientOf::Shared { stage, scope: slot } => {
-                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(scope);
+                *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(paths.scope);
                 Arc::new(SharedEditor::new(Arc::clone(stage)))
             }
         }
@@ -190,14 +194,33 @@ impl OpenWorkspace for WorkspaceRequest {
         cwd: PathBuf,
     ) -> BoxFuture<'static, Result<Workspace, Error>> {
         let WorkspaceRequest { workspaces, must_exist, more_directories, requested, .. } = *self;
-        let WorkspaceRequest { servers, client, extras, .. } = *self;
+        let WorkspaceRequest { servers, client, extras, tape, .. } = *self;
         Box::pin(async move {
             let directories = std::iter::once(cwd.clone()).chain(more_directories).collect();
             let (of, timeout) = (session.clone(), extras.permission_timeout());
-            let connect = Arc::new(move |scope| client.connect(of.clone(), scope, timeout));
-            let spec = OpenSpec { session, directories, must_exist, requested, connect, servers };
-            let workspace = workspaces.open(spec).await?;
-            extras.find(workspace.cwd.as_deref().unwrap_or(&cwd)).await;
+            let editor_tape = tape.clone();
+            let connect = move |scope| {
+                let paths = Paths { scope, tape: editor_tape.clone() };
+                client.connect(of.clone(), paths, timeout)
+            };
+            let of = session.clone();
+            let workspace = match &tape {
+                Some(tape) if tape.is_played() => {
+                    tape.open(&session, connect(Scope::new(Vec::new()))).await?
+                }
+                _ => {
+                    let connect = Arc::new(connect);
+                    let spec =
+                        OpenSpec { session, directories, must_exist, requested, connect, servers };
+                    let opened = workspaces.open(spec).await;
+                    match &tape {
+                        Some(tape) => tape.opened(&of, opened)?,
+                        None => opened?,
+                    }
+                }
+            };
+            let cwd = workspace.cwd.as_deref().unwrap_or(&cwd);
+            extras.find(&of, cwd, tape.as_ref()).await;
             Ok(workspace)
         })
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use engine::session::{Command, Origin};
 use engine::words::{MessageId, SessionId, TurnReport};
 use engine::{Error, Reply};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wire::acp::schema;
 use wire::{RequestId, RpcError};
@@ -131,7 +130,7 @@ fn is_traceparent(value: &str) -> bool {
 
 /// Counts a prompt, or says how long to wait for the next.
 fn take_prompt(connection: &mut Connection, session: &SessionId) -> Option<Result<(), Duration>> {
-    Some(connection.sessions.get_mut(session)?.prompts.take(Instant::now()))
+    Some(connection.sessions.get_mut(session)?.prompts.take(connection.now))
 }
 
 fn finish(

@@ -174,7 +174,12 @@ fn outbox(updates_per_minute: u64) -> (Outbox, SessionId) {
     let limits = Limits { updates_per_minute, ..Limits::default() };
     let mut outbox = Outbox::new(&limits);
     let session = SessionId::new("s");
-    outbox.open(session.clone(), Arc::new(Semaphore::new(SESSION_BUDGET)), Pace::Live);
+    outbox.open(
+        session.clone(),
+        Arc::new(Semaphore::new(SESSION_BUDGET)),
+        Pace::Live,
+        Instant::now(),
+    );
     (outbox, session)
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::ports::{ToolError, ToolSpec};
+use engine::ports::{Adopt, ToolError, ToolSpec};
 use serde_json::{Value, json};
 
 use super::aliases;
@@ -142,7 +142,12 @@ pub(super) fn brief_spec() -> Arc<ToolSpec> {
 
 fn described(description: &str, schema: &Value) -> Arc<ToolSpec> {
     let (name, description) = ("bash".to_owned(), description.to_owned());
-    Arc::new(ToolSpec { name, description, schema: schema.into(), adopt: aliases::adopt })
+    Arc::new(ToolSpec {
+        name,
+        description,
+        schema: schema.into(),
+        adopt: Adopt::new(aliases::adopt),
+    })
 }
 
 #[cfg(test)]
