@@ -51,7 +51,7 @@ pub(crate) enum Act {
 #[derive(Serialize, Deserialize)]
 enum Entry<T> {
     /// An act begins; it has this number.
-    Act(u64, Act),
+    Act(u64, Box<Act>),
     /// An act was given up before it ended.
     Dropped(u64),
     /// The operation ended with this result.
@@ -81,7 +81,7 @@ impl Operation {
         let this = self.clone();
         async move {
             let number = this.acts.fetch_add(1, Ordering::Relaxed);
-            this.recorder.step(&this.key, &Entry::<()>::Act(number, act));
+            this.recorder.step(&this.key, &Entry::<()>::Act(number, Box::new(act)));
             let mut guard = Guard { of: Some(&this), number };
             let outcome = work.await;
             guard.of = None;
@@ -124,7 +124,7 @@ pub(crate) async fn play<T: DeserializeOwned>(
             Entry::Act(number, act) => {
                 let (handle, registration) = AbortHandle::new_pair();
                 handles.insert(number, handle);
-                running.push(Abortable::new(repeat(act, editor, host), registration));
+                running.push(Abortable::new(repeat(*act, editor, host), registration));
             }
             Entry::Dropped(number) => {
                 if let Some(handle) = handles.remove(&number) {

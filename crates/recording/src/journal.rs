@@ -138,9 +138,8 @@ impl Journal for TapedJournal {
         self.write(session, (), self.inner.take_over(session))
     }
 
-    fn owns<'a>(&'a self, session: &'a SessionId) -> BoxFuture<'a, bool> {
-        async move { self.tape.step(&format!("owns {session}"), self.inner.owns(session)).await }
-            .boxed()
+    fn lost_sessions(&self) -> BoxFuture<'_, Vec<SessionId>> {
+        async move { self.tape.step("lost sessions", self.inner.lost_sessions()).await }.boxed()
     }
 
     fn begin<'a>(

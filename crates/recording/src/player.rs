@@ -153,7 +153,8 @@ impl Player {
     /// Ends the replay if nothing more is recorded for this key, unless the recording ends here.
     pub(crate) fn must_have(&self, key: &str) {
         let state = self.lock();
-        let has_more = state.next.get(key).is_some_and(|values| !values.is_empty());
+        let has_more = state.next.get(key).is_some_and(|values| !values.is_empty())
+            || state.steps.iter().any(|step| step.key == key);
         if !has_more && !state.steps.is_empty() && state.states.contains_key("end") {
             drop(state);
             self.fail(format!("something is asked for that the recording does not have: {key}"));

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use engine::ports::{
     Adopt, Intent, Offers, Outline, Output, PlanResult, Planned, Schema, Tool, ToolCx, ToolError,
-    ToolSpec,
+    ToolSpec, Wait,
 };
 use engine::words::{ModelId, SessionId, ToolKind};
 use futures_util::FutureExt;
@@ -103,7 +103,7 @@ struct TapedTool {
 }
 
 /// What planning a call returned.
-type PlanValue = Result<Intent, ToolErrorValue>;
+type PlanValue = Result<(Intent, Option<Wait>), ToolErrorValue>;
 /// What a call returned.
 type RunValue = Result<Output, ToolErrorValue>;
 
@@ -157,22 +157,24 @@ impl Tool for TapedTool {
                     let within = ToolCx { editor: &editor, turn: &host, ..copy(cx) };
                     let planned = Arc::clone(inner).plan(&within, input).await;
                     let value: PlanValue = match &planned {
-                        Ok((intent, _)) => Ok(intent.clone()),
+                        Ok((intent, planned)) => Ok((intent.clone(), planned.wait())),
                         Err(err) => Err(err.into()),
                     };
                     operation.done(&value);
                     let (intent, planned) = planned?;
-                    let (tape, planned) = (self.tape.clone(), Some(Mutex::new(planned)));
+                    let (tape, wait) = (self.tape.clone(), planned.wait());
+                    let planned = Some(Mutex::new(planned));
                     Ok((
                         intent,
-                        Box::new(TapedCall { tape, key: run, planned }) as Box<dyn Planned>,
+                        Box::new(TapedCall { tape, key: run, planned, wait }) as Box<dyn Planned>,
                     ))
                 }
                 (Tape::Play(player), _) => {
                     let value: PlanValue = play(player, &key, cx.editor, Some(cx.turn)).await;
                     let tape = self.tape.clone();
-                    let call = TapedCall { tape, key: run, planned: None };
-                    Ok((value?, Box::new(call) as Box<dyn Planned>))
+                    let (intent, wait) = value?;
+                    let call = TapedCall { tape, key: run, planned: None, wait };
+                    Ok((intent, Box::new(call) as Box<dyn Planned>))
                 }
                 (Tape::Record(_), None) => Err(ToolError::Cancelled),
             }
@@ -200,12 +202,17 @@ struct TapedCall {
     key: String,
     /// The real call; `None` in a replay. The lock is never waited for.
     planned: Option<Mutex<Box<dyn Planned>>>,
+    wait: Option<Wait>,
 }
 
 impl Planned for TapedCall {
+    fn wait(&self) -> Option<Wait> {
+        self.wait.clone()
+    }
+
     fn run<'a>(self: Box<Self>, cx: &'a ToolCx<'a>) -> BoxFuture<'a, Result<Output, ToolError>> {
         async move {
-            let TapedCall { tape, key, planned } = *self;
+            let TapedCall { tape, key, planned, .. } = *self;
             match (tape, planned) {
                 (Tape::Record(recorder), Some(planned)) => {
                     let planned = planned.into_inner().unwrap_or_else(|err| err.into_inner());

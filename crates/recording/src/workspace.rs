@@ -10,7 +10,7 @@ use engine::permission::policy::Policy;
 use engine::permission::rules::{AskFloor, Rule};
 use engine::ports::{
     Editor, EditorError, Extension, FileError, Files, InstructionFile, InstructionSource,
-    Instructions, Tool, Toolbox,
+    Instructions, Toolbox,
 };
 use engine::words::{Agent, SessionId};
 use futures_util::FutureExt;
@@ -71,6 +71,7 @@ impl Tape {
             }
         };
         let (tools, extensions, restrictions) = workspace.toolbox.into_parts();
+        let restrictions = restrictions.tools;
         let agents: Vec<Vec<Arc<Agent>>> = extensions.iter().map(|one| one.agents()).collect();
         let (rules, floors, roots, has_store) = workspace.policy.parts();
         let notices = workspace.notices.iter();
@@ -87,8 +88,9 @@ impl Tape {
         };
         recorder.step(&key, &OpenValue::Opened(Box::new(value)));
         let tools = tools.iter().map(|inner| tool::tool(self, session, inner)).collect();
-        let extensions = extensions.into_iter().zip(agents).map(Some);
-        let toolbox = self.toolbox(session, tools, extensions, restrictions);
+        let extensions = extensions.into_iter().map(Some).zip(agents);
+        let extensions = self.extensions(session, extensions);
+        let toolbox = Toolbox::new(tools, extensions).restricted_to(restrictions);
         let instructions = self.instructions(session, Some(workspace.instructions));
         let files = Arc::new(self.files(session, Some(workspace.files)));
         Ok(Workspace { toolbox, instructions, files, ..workspace })
@@ -112,13 +114,9 @@ impl Tape {
             OpenValue::Broken => return Err(Error::Broken),
         };
         let tools = value.tools.into_iter().map(|value| tool::played(self, session, value));
-        let none: [Option<(Arc<dyn Extension>, Vec<Arc<Agent>>)>; 0] = [];
-        let mut toolbox =
-            self.toolbox(session, tools.collect(), none.into_iter(), Vec::new()).into_parts();
-        for (number, agents) in value.extensions.into_iter().enumerate() {
-            let extension = TapedExtension::new(self, session, number, agents, None);
-            toolbox.1.push(Arc::new(extension));
-        }
+        let extensions = value.extensions.into_iter().map(|agents| (None, agents));
+        let extensions = self.extensions(session, extensions);
+        let toolbox = Toolbox::new(tools.collect(), extensions);
         let store = value.has_store.then(|| self.played_answers(session.as_str()));
         let policy = Policy::new(value.rules, value.roots, store).with_floors(value.floors);
         // A replay is short, so titles may stay in memory until it ends.
@@ -127,7 +125,7 @@ impl Tape {
             editor,
             files: Arc::new(self.files(session, None)),
             instructions: self.instructions(session, None),
-            toolbox: Toolbox::new(toolbox.0, toolbox.1).restricted_to(value.restrictions),
+            toolbox: toolbox.restricted_to(value.restrictions),
             policy: Arc::new(policy),
             notices: notices.collect(),
             cwd: value.cwd,
@@ -135,18 +133,17 @@ impl Tape {
         })
     }
 
-    fn toolbox(
+    /// Makes the extensions of a session from the real ones, if it is recorded, and their agents.
+    fn extensions(
         &self,
         session: &SessionId,
-        tools: Vec<Arc<dyn Tool>>,
-        extensions: impl Iterator<Item = Option<(Arc<dyn Extension>, Vec<Arc<Agent>>)>>,
-        restrictions: Vec<(String, bool)>,
-    ) -> Toolbox {
-        let wrapped = extensions.flatten().enumerate().map(|(number, (inner, agents))| {
-            let extension = TapedExtension::new(self, session, number, agents, Some(inner));
+        all: impl Iterator<Item = (Option<Arc<dyn Extension>>, Vec<Arc<Agent>>)>,
+    ) -> Vec<Arc<dyn Extension>> {
+        let make = |(number, (inner, agents))| {
+            let extension = TapedExtension::new(self, session, number, agents, inner);
             Arc::new(extension) as Arc<dyn Extension>
-        });
-        Toolbox::new(tools, wrapped.collect()).restricted_to(restrictions)
+        };
+        all.enumerate().map(make).collect()
     }
 
     fn instructions(

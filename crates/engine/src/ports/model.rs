@@ -133,7 +133,10 @@ pub struct ToolSpec {
 /// Reads a call of the tool that may have another name, or other names of arguments, from the name and the input that the model
 /// wrote. Returns the input with the names of the schema; `None` if the call is not for this tool.
 #[derive(Clone)]
-pub struct Adopt(Arc<dyn Fn(&str, &Value) -> Option<Value> + Send + Sync>);
+pub struct Adopt(Arc<ReadCall>);
+
+/// The function that reads calls.
+type ReadCall = dyn Fn(&str, &Value) -> Option<Value> + Send + Sync;
 
 impl Adopt {
     /// Takes the function that reads calls.

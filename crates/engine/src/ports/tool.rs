@@ -77,7 +77,7 @@ pub trait Planned: Send {
 }
 
 /// What a tool call waits for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
     /// Whom it waits for, such as a host; `None` if it works itself.
     pub whom: Option<String>,

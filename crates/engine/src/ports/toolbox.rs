@@ -99,6 +99,9 @@ pub struct IsolatedTurn {
     pub toolbox: Arc<Toolbox>,
 }
 
+/// The fixed tools of a toolbox, its extensions, and its restrictions by name.
+type ToolboxParts = (Vec<Arc<dyn Tool>>, Vec<Arc<dyn Extension>>, Restrictions);
+
 /// A session's tools and its extensions.
 #[derive(Default)]
 pub struct Toolbox {
@@ -117,8 +120,8 @@ impl Toolbox {
 
     /// Returns the fixed tools, the extensions, and the restrictions by name.
     #[must_use]
-    pub fn into_parts(self) -> (Vec<Arc<dyn Tool>>, Vec<Arc<dyn Extension>>, Vec<(String, bool)>) {
-        (self.tools, self.extensions, self.restrictions.tools)
+    pub fn into_parts(self) -> ToolboxParts {
+        (self.tools, self.extensions, self.restrictions)
     }
 
     /// Removes tools by their names: patterns, each with whether the session has such tools.
