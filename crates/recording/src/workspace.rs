@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::Error;
-use engine::hub::Workspace;
-use engine::session::NextWorkspace;
+use engine::hub::{NextWorkspace, Workspace};
 use engine::permission::policy::Policy;
 use engine::permission::rules::{AskFloor, Rule};
 use engine::ports::{
