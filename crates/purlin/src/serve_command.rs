@@ -109,7 +109,7 @@ async fn listen(args: ServeArgs, config: Config, problems: Vec<String>) -> anyho
     hub.journal = Arc::new(storage::store(&config));
     let settings = Settings::new(config, problems, env::directories());
     let helper = std::env::current_exe().unwrap_or_default();
-    let workspaces = assemble::observed_workspaces(settings, helper, is_scripted, None);
+    let workspaces = assemble::workspaces(settings, helper, is_scripted);
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(tls_config(cert, key)?),
         _ => None,

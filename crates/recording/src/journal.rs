@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use engine::Event;
 use engine::ports::{
-    DisplayPermit, Editor, FileChange, Journal, JournalError, Listing, NoJournal, PendingWrite,
-    Query, Record, SessionInfo, State, StoredSession,
+    DisplayPermit, Editor, EventPage, FileChange, Journal, JournalError, Listing, NoJournal,
+    PendingWrite, Place, Query, Record, SessionInfo, State, StoredSession,
 };
 use engine::words::{ContentId, SessionId, Turns};
 use futures_util::FutureExt;
@@ -167,11 +167,20 @@ impl Journal for TapedJournal {
         match (&self.tape, show) {
             (Tape::Play(_), Some(show)) => {
                 // Shown at once: its wake may come before the end of the write.
-                show(event);
+                show(event, Place::Unrecorded);
                 self.write(session, (), std::future::ready(Ok(())).boxed())
             }
             (_, show) => self.write(session, (), self.inner.append_event(session, event, show)),
         }
+    }
+
+    fn events_after<'a>(
+        &'a self,
+        session: &'a SessionId,
+        after: Option<u64>,
+    ) -> BoxFuture<'a, Outcome<EventPage>> {
+        // Only sessions that outlive their connection are read so, and they are not recorded.
+        self.inner.events_after(session, after)
     }
 
     fn save_change<'a>(

@@ -346,7 +346,7 @@ pub struct EventPage {
 }
 
 /// What became of a prompt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PromptEnd {
     /// Its turn ended; `None` after a failure.
     Ended(Option<StopReason>),
