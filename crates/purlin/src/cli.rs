@@ -292,14 +292,26 @@ fn run_command() -> anyhow::Result<ExitCode> {
     let has_file = is_drawn
         || matches!(cli.command, Some(Command::Acp(_) | Command::Serve(_) | Command::Tap(_)));
     log::start(LogOptions { level: cli.log, format: cli.log_format, has_file, is_drawn });
-    let Some(command) = cli.command else { return run_without_command() };
+    match cli.command {
+        None => run_without_command(),
+        Some(Command::Acp(args)) => run_acp(args),
+        Some(command) => run_other(command),
+    }
+}
+
+fn run_acp(args: AcpArgs) -> anyhow::Result<ExitCode> {
+    match args {
+        AcpArgs { login: true, .. } => auth::run(&AuthCommand::Login(None)),
+        AcpArgs { connect: Some(url), token_file, .. } => shim::run(&url, token_file.as_deref()),
+        args => acp::run(args.into_options()),
+    }
+}
+
+/// Runs any command but `acp`, whose stack may be small and has no room for what all others need.
+fn run_other(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Chat(args) => chat_command::run(args, run::args::this_program),
-        Command::Acp(AcpArgs { login: true, .. }) => auth::run(&AuthCommand::Login(None)),
-        Command::Acp(AcpArgs { connect: Some(url), token_file, .. }) => {
-            shim::run(&url, token_file.as_deref())
-        }
-        Command::Acp(args) => acp::run(args.into_options()),
+        Command::Acp(args) => run_acp(args),
         Command::Serve(args) => serve_command::run(*args),
         Command::Auth { command } => auth::run(&auth_command(command)),
         Command::Mcp(McpArgs { command, config }) => mcp_command::run(command, config),
