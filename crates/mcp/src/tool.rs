@@ -137,8 +137,8 @@ impl McpTool {
                 }
                 () = sleep_until(shown + SILENCE) => {
                     shown = Instant::now();
-                    let whom = format!("the MCP server `{}`", clean_line(self.server.name(), MAX_TITLE));
-                    let waiting = Wait::new(whom, deadline - began).print(began.elapsed());
+                    let subject = format!("the MCP server `{}`", clean_line(self.server.name(), MAX_TITLE));
+                    let waiting = Wait::new(subject, deadline - began).print(began.elapsed());
                     show(cx, format!("{said}\n{waiting}").trim_start().to_owned()).await?;
                 }
                 () = sleep_until(deadline) => {

@@ -79,8 +79,8 @@ pub trait Planned: Send {
 /// What a tool call waits for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {
-    /// Whom it waits for, such as a host; `None` if it works itself.
-    pub whom: Option<String>,
+    /// What it waits for, such as a host; `None` if it works itself.
+    pub subject: Option<String>,
     /// When it gives up.
     pub limit: Option<Duration>,
 }
@@ -88,21 +88,21 @@ pub struct Wait {
 impl Wait {
     /// Makes a wait for somebody who is given this long.
     #[must_use]
-    pub fn new(whom: impl Into<String>, limit: Duration) -> Wait {
-        Wait { whom: Some(whom.into()), limit: Some(limit) }
+    pub fn new(subject: impl Into<String>, limit: Duration) -> Wait {
+        Wait { subject: Some(subject.into()), limit: Some(limit) }
     }
 
     /// Describes the wait to the user.
     #[must_use]
     pub fn print(&self, passed: Duration) -> String {
-        let whom = self.whom.as_ref().map(|whom| format!("Waiting for {whom}"));
-        let (whom, seconds) = (whom.as_deref().unwrap_or("Running"), passed.as_secs().max(1));
+        let state = self.subject.as_ref().map(|subject| format!("Waiting for {subject}"));
+        let (state, seconds) = (state.as_deref().unwrap_or("Running"), passed.as_secs().max(1));
         match self.limit {
             Some(limit) => {
                 let left = limit.saturating_sub(passed).as_secs();
-                format!("{whom}: {seconds} s so far, {left} s left")
+                format!("{state}: {seconds} s so far, {left} s left")
             }
-            None => format!("{whom}: {seconds} s so far"),
+            None => format!("{state}: {seconds} s so far"),
         }
     }
 }

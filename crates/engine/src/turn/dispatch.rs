@@ -171,7 +171,8 @@ pub(crate) async fn finish(cx: &TurnCx<'_>, step: Step) -> Result<Done, TurnErro
             return give_up_with(cx, slow.id.clone(), slow.content_at_end(None, false), err).await;
         }
     };
-    let wait = Wait { whom: Some("the hooks and checks of the project".to_owned()), limit: None };
+    let wait =
+        Wait { subject: Some("the hooks and checks of the project".to_owned()), limit: None };
     let hooks = hooks::after_tool(cx, &request, said, outcome);
     match slow.wait_for(cx, Some(wait), hooks).await.flatten() {
         Ok(outcome) => {
