@@ -118,16 +118,17 @@ impl Host {
         config: &ServerConfig,
         roots: &[PathBuf],
         containers: Option<&Arc<Containers>>,
+        session: &Arc<str>,
     ) -> Arc<Lease> {
         if !config.is_shared || config.is_in_container {
-            return self.run(config, roots.to_vec(), containers.cloned());
+            return self.run(config, roots.to_vec(), containers.cloned(), Arc::clone(session));
         }
         let mut shared = lock(&self.shared);
         shared.retain(|_, lease| lease.strong_count() > 0);
         if let Some(lease) = shared.get(config).and_then(Weak::upgrade) {
             return lease;
         }
-        let lease = self.run(config, Vec::new(), None);
+        let lease = self.run(config, Vec::new(), None, "".into());
         shared.insert(config.clone(), Arc::downgrade(&lease));
         lease
     }
@@ -137,8 +138,11 @@ impl Host {
         config: &ServerConfig,
         roots: Vec<PathBuf>,
         containers: Option<Arc<Containers>>,
+        session: Arc<str>,
     ) -> Arc<Lease> {
-        let server = Arc::new(Server::new(config.clone(), roots, containers));
+        let mut server = Server::new(config.clone(), roots, containers);
+        server.session = session;
+        let server = Arc::new(server);
         self.spawn(supervise(Arc::clone(&server), Arc::clone(&self.options)));
         Arc::new(Lease { server })
     }

@@ -28,6 +28,8 @@ pub(crate) struct Server {
     pub(crate) config: ServerConfig,
     /// The directories of its session, the working directory first. Empty for a shared server.
     pub(crate) roots: Vec<PathBuf>,
+    /// The session, for the log. Empty for a shared server.
+    pub(crate) session: Arc<str>,
     /// The containers of the session, if it has any.
     pub(crate) containers: Option<Arc<Containers>>,
     status: watch::Sender<Status>,
@@ -95,6 +97,7 @@ impl Server {
         Server {
             config,
             roots,
+            session: "".into(),
             containers,
             status: watch::Sender::new(status),
             log: Mutex::new(Tail::new(LOG_SIZE)),

@@ -38,6 +38,8 @@ const START_WAIT: Duration = Duration::from_secs(1);
 pub struct SessionServers {
     host: Arc<Host>,
     roots: Vec<PathBuf>,
+    /// Its id, for the log.
+    session: Arc<str>,
     /// The containers of the session, if it has any.
     containers: Option<Arc<Containers>>,
     chosen: Mutex<Chosen>,
@@ -115,10 +117,17 @@ impl SessionServers {
             host: Arc::clone(host),
             roots,
             containers: None,
+            session: "".into(),
             chosen: Mutex::new(Chosen::new(configs, problems)),
             running: Mutex::default(),
             listed: Mutex::default(),
         }
+    }
+
+    /// Names the session that the servers belong to, for the log.
+    #[must_use]
+    pub fn with_session(self, session: &str) -> SessionServers {
+        SessionServers { session: session.into(), ..self }
     }
 
     /// Runs servers in these containers, if their configuration says so.
@@ -174,7 +183,9 @@ impl SessionServers {
         let leases: Vec<Arc<Lease>> = chosen
             .configs
             .iter()
-            .map(|config| self.host.lease(config, &self.roots, self.containers.as_ref()))
+            .map(|config| {
+                self.host.lease(config, &self.roots, self.containers.as_ref(), &self.session)
+            })
             .collect();
         for lease in &leases {
             if !lease.server.config.is_shared {

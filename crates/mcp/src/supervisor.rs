@@ -49,7 +49,10 @@ pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
     let mut failures = 0;
     sleep(START_DELAY).await;
     loop {
+        let begun = Instant::now();
         server.set_phase(Phase::Starting, None);
+        let (name, session) = (clean_line(server.name(), 80), &*server.session);
+        tracing::info!(session, operation = "mcp server", server = name, "starting");
         let started = tokio::select! {
             biased;
             () = server.stop.cancelled() => break,
@@ -58,6 +61,16 @@ pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
         let error = match started {
             Ok((live, offer)) => {
                 let since = Instant::now();
+                let tools = offer.tools.len();
+                let duration_ms = millis(since - begun);
+                tracing::info!(
+                    session,
+                    operation = "mcp server",
+                    duration_ms,
+                    server = name,
+                    tools,
+                    "ready"
+                );
                 server.set_ready(live.peer.clone(), offer);
                 let error = watch(&server, live, &options.timing).await;
                 if since.elapsed() >= options.timing.steady {
@@ -71,7 +84,15 @@ pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
             break;
         };
         failures += 1;
-        tracing::warn!(server = server.name(), failures, "MCP server failed: {error}");
+        let duration_ms = millis(begun.elapsed());
+        tracing::warn!(
+            session,
+            operation = "mcp server",
+            duration_ms,
+            server = name,
+            failures,
+            "failed: {error}"
+        );
         if error.is_final() || failures >= MAX_FAILURES {
             server.set_phase(Phase::Failed, Some(error));
             tokio::select! {
@@ -89,6 +110,12 @@ pub(crate) async fn supervise(server: Arc<Server>, options: Arc<Options>) {
         }
     }
     server.set_phase(Phase::Stopped, None);
+    let (name, session) = (clean_line(server.name(), 80), &*server.session);
+    tracing::info!(session, operation = "mcp server", server = name, "stopped");
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A connected server.

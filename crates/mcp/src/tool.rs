@@ -59,6 +59,8 @@ struct Params<'a> {
 struct Meta {
     #[serde(rename = "progressToken")]
     progress_token: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
 }
 
 /// A tool of a server.
@@ -91,12 +93,12 @@ impl McpTool {
             return Err(self.unavailable());
         };
         let number = peer.next_number();
-        let params =
-            Params { name: &self.info.name, arguments, meta: Meta { progress_token: number } };
-        let call = peer.prepare_call(number, "tools/call", &params);
         let facts = SpanFacts { call: Some(cx.id.clone()), ..SpanFacts::default() };
         let name = format!("{} · {}", self.server.name(), self.info.name);
         let span = cx.spans.begin(SpanKind::Mcp, &clean_line(&name, MAX_TITLE), facts);
+        let meta = Meta { progress_token: number, traceparent: cx.spans.traceparent(&span) };
+        let params = Params { name: &self.info.name, arguments, meta };
+        let call = peer.prepare_call(number, "tools/call", &params);
         let result = self.wait(cx, &peer, number, call).await;
         if !matches!(result, Err(ToolError::Cancelled)) {
             span.end_with(&result);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde_json::{Value, json};
 
 use self::histogram::Histogram;
+use crate::derive::Deriver;
 use crate::record::{Direction, MessageRecord, ProcessInfo, Record, SpanRecord};
 use crate::row::{Row, read_row};
 use crate::sessions::Sessions;
@@ -41,6 +42,8 @@ struct Second {
 struct Process {
     info: ProcessInfo,
     sessions: Sessions,
+    /// Makes spans from messages, if the process gives none.
+    deriver: Option<Deriver>,
     /// When it ended: milliseconds since 1970.
     ended: Option<u64>,
     /// Who started it.
@@ -99,6 +102,8 @@ impl Board {
                 let known = self.processes.entry(pid).or_default();
                 known.info = (**process).clone();
                 known.sessions = Sessions::from_states(sessions.clone());
+                // Agents behind a tap have no version that we know, and no spans.
+                known.deriver = process.version.is_empty().then(Deriver::live);
                 known.ended = None;
                 self.forget_old();
                 return;
@@ -111,6 +116,24 @@ impl Board {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.sessions.apply(record);
         }
+        if let Record::Message(message) = record {
+            self.derive(pid, message);
+        }
+    }
+
+    /// Takes the spans that a message of an agent without spans begins and ends, and what it reports about its session.
+    fn derive(&mut self, pid: u32, message: &MessageRecord) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Some(deriver) = &mut process.deriver else { return };
+        let ended = deriver.take(&read_row(message));
+        let spans: Vec<SpanRecord> = deriver.take_begun().into_iter().chain(ended).collect();
+        process.sessions.report(message);
+        for span in &spans {
+            process.sessions.apply(&Record::Span(Box::new(span.clone())));
+        }
+        // Its calls are messages, which are counted and shown already.
+        let is_seen = |span: &&SpanRecord| matches!(span.kind.as_str(), "turn" | "tool");
+        spans.iter().filter(is_seen).for_each(|span| self.span(span));
     }
 
     /// Notes that a process has ended.
@@ -216,6 +239,8 @@ impl Board {
                 self.cost += span.cost.unwrap_or_default();
             }
             "tool" => self.latencies[2].add(took),
+            // Only derived ones have it: their requests are not seen.
+            "turn" => span.first_byte_ms.into_iter().for_each(|first| self.latencies[1].add(first)),
             _ => {}
         }
         if span.error.is_some() {
@@ -338,7 +363,13 @@ impl Board {
     /// Returns the numbers in Prometheus' format.
     #[must_use]
     pub fn metrics(&self) -> String {
-        metrics::metrics(self)
+        metrics::prometheus(self)
+    }
+
+    /// Returns the numbers as OTLP, for a collector's `/v1/metrics`. Times are in milliseconds since 1970.
+    #[must_use]
+    pub fn otlp_metrics(&self, version: &str, started: u64, now: u64) -> Value {
+        metrics::otlp(self, version, started, now)
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Deriver {
     tools: HashMap<(String, String), SpanRecord>,
     /// The open turn of each session.
     turns: HashMap<String, Turn>,
+    /// The spans that the last message began, if they are wanted.
+    begun: Option<Vec<SpanRecord>>,
 }
 
 #[derive(Debug)]
@@ -29,6 +31,16 @@ struct Turn {
 }
 
 impl Deriver {
+    /// Makes one that also reports spans when they begin.
+    pub(crate) fn live() -> Deriver {
+        Deriver { begun: Some(Vec::new()), ..Deriver::default() }
+    }
+
+    /// Takes the spans that the last message began.
+    pub(crate) fn take_begun(&mut self) -> Vec<SpanRecord> {
+        self.begun.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
     /// Takes the next message. Returns the spans that ended with it.
     pub(crate) fn take(&mut self, row: &Row) -> Vec<SpanRecord> {
         let mut ended = Vec::new();
@@ -59,6 +71,7 @@ impl Deriver {
             self.turns.insert(session.clone(), turn);
             span.parent = None;
         }
+        self.begun.iter_mut().for_each(|begun| begun.push(span.clone()));
         self.calls.insert((row.direction, id.to_owned()), span);
     }
 
@@ -93,6 +106,7 @@ impl Deriver {
             let name = row.title.clone().unwrap_or_else(|| "tool".to_owned());
             let mut span = self.begin(row, "tool", &name);
             span.call = row.call.clone();
+            self.begun.iter_mut().for_each(|begun| begun.push(span.clone()));
             self.tools.insert(key.clone(), span);
         }
         let (end, error) = match row.status.as_deref()? {

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::record::{Record, SpanRecord};
+use crate::record::{MessageRecord, Record, SpanRecord};
 
 /// At most this many sessions are known; the one that was quiet for the longest time is forgotten.
 const MAX_SESSIONS: usize = 1000;
@@ -80,6 +81,32 @@ impl Sessions {
             }
             Record::Dialect { .. } | Record::Lost { .. } | Record::Process { .. } => {}
         }
+    }
+
+    /// Takes what an agent without spans reports about a session: tokens, cost, mode and model.
+    pub(crate) fn report(&mut self, message: &MessageRecord) {
+        let (Some(id), Some(content)) = (&message.session, &message.message) else { return };
+        let (update, result) = (&content["params"]["update"], &content["result"]);
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let state = self.state(id);
+        match update["sessionUpdate"].as_str() {
+            Some("usage_update") => {
+                state.context = update["used"].as_u64().unwrap_or_default();
+                state.window = update["size"].as_u64();
+                let in_dollars = update["cost"]["currency"] == "USD";
+                state.cost =
+                    update["cost"]["amount"].as_f64().filter(|_| in_dollars).unwrap_or(state.cost);
+            }
+            Some("current_mode_update") => state.mode = text(&update["currentModeId"]),
+            _ => {}
+        }
+        state.mode = text(&result["modes"]["currentModeId"]).or(state.mode.take());
+        state.model = text(&result["models"]["currentModelId"]).or(state.model.take());
+        let used = |name: &str| result["usage"][name].as_u64().unwrap_or_default();
+        state.tokens_in +=
+            used("inputTokens") + used("cachedReadTokens") + used("cachedWriteTokens");
+        state.tokens_out += used("outputTokens");
+        state.cwd = text(&content["params"]["cwd"]).or(state.cwd.take());
     }
 
     fn span(&mut self, span: &SpanRecord) {

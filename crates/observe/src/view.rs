@@ -15,7 +15,8 @@ use crate::record::{Record, SpanRecord};
 use crate::row::{Item, each};
 
 pub use html::page;
-pub use otlp::otlp;
+pub(crate) use otlp::resource;
+pub use otlp::{OtlpSpans, otlp};
 pub use perfetto::perfetto;
 pub use svg::{sequence_svg, timing_svg};
 

@@ -135,7 +135,8 @@ impl Exchange {
         };
         self.progress.begin();
         let decoder = self.endpoint.format.decoder(request);
-        let send = Reading::open(Arc::clone(&self.endpoint), self.model.path(), body, decoder);
+        let (endpoint, context) = (Arc::clone(&self.endpoint), self.request.traceparent.clone());
+        let send = Reading::open(endpoint, self.model.path(), body, decoder, context);
         self.phase = Phase::Sending(Box::pin(send));
     }
 

@@ -62,8 +62,8 @@ pub(crate) struct Post<'a> {
     pub(crate) key: Option<(&'a ApiKey, KeyHeader)>,
     /// Headers of the provider and of the user's config.
     pub(crate) headers: &'a [(String, String)],
-    /// Headers that sign this request.
-    pub(crate) signed: &'a [(String, String)],
+    /// Headers of this request alone: those that sign it, and the context of a trace.
+    pub(crate) own: &'a [(String, String)],
     pub(crate) body: Vec<u8>,
 }
 
@@ -96,7 +96,7 @@ static ANSWERED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 /// # Errors
 /// Says what happened, without keys in the URL.
 pub async fn post_json(url: &str, body: Vec<u8>) -> Result<(), String> {
-    let request = Post { url, key: None, headers: &[], signed: &[], body };
+    let request = Post { url, key: None, headers: &[], own: &[], body };
     let answer = post(request, Timing::default()).await;
     answer.map(drop).map_err(|fault| fault.explain("The server", url))
 }
@@ -129,7 +129,7 @@ pub(crate) async fn get(
     headers_given: &[(String, String)],
     limit: Duration,
 ) -> Result<Document, Fault> {
-    let post = Post { url, key, headers: headers_given, signed: &[], body: Vec::new() };
+    let post = Post { url, key, headers: headers_given, own: &[], body: Vec::new() };
     let url = parse_url(url)?;
     let request = client_for(&url)?.get(url).headers(headers(&post)?);
     let work = async {
@@ -230,7 +230,7 @@ async fn accept(response: Response, timing: Timing) -> Result<Body, Fault> {
 fn headers(post: &Post<'_>) -> Result<HeaderMap, Fault> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
-    for (name, value) in post.headers.iter().chain(post.signed) {
+    for (name, value) in post.headers.iter().chain(post.own) {
         let bad = || Fault::Rejected(format!("the header `{}` is invalid", printable(name)));
         let name: HeaderName = name.parse().map_err(|_| bad())?;
         let mut value: HeaderValue = value.parse().map_err(|_| bad())?;

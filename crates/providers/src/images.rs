@@ -175,6 +175,7 @@ mod tests {
             messages: messages.into_iter().map(Arc::new).collect(),
             tools: Vec::new(),
             thinking: Thinking::default(),
+            traceparent: None,
         }
     }
 

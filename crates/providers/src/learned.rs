@@ -171,7 +171,7 @@ async fn get(endpoint: &Endpoint, url: String) -> Option<Value> {
 
 async fn post(endpoint: &Endpoint, url: String, body: Vec<u8>) -> Option<Value> {
     let key = endpoint.key.as_ref().map(|key| (key, endpoint.key_header()));
-    let post = Post { url: &url, key, headers: &endpoint.headers.0, signed: &[], body };
+    let post = Post { url: &url, key, headers: &endpoint.headers.0, own: &[], body };
     let timing = Timing { first_byte: LIMIT, idle: LIMIT, ..Timing::default() };
     let mut body = http::post(post, timing).await.ok()?;
     serde_json::from_slice(&body.read_all(LIMIT).await.ok()?).ok()

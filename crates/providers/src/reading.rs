@@ -35,14 +35,16 @@ impl Reading {
         path: String,
         body: Vec<u8>,
         decoder: Decoder,
+        traceparent: Option<String>,
     ) -> Result<Reading, Fault> {
         let url = endpoint.url(&path);
-        let signed = endpoint.sign(&url, &body)?;
+        let mut own = endpoint.sign(&url, &body)?;
+        own.extend(traceparent.map(|context| ("traceparent".to_owned(), context)));
         let post = Post {
             url: &url,
             key: endpoint.key.as_ref().map(|key| (key, endpoint.key_header())),
             headers: &endpoint.headers.0,
-            signed: &signed,
+            own: &own,
             body,
         };
         let body = http::post(post, endpoint.timing).await?;

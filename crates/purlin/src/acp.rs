@@ -116,7 +116,8 @@ async fn serve_client(
     let configured = config.dialect.as_deref().and_then(Dialect::from_name);
     let dialect = options.dialect.or(configured);
     let trace = options.trace.or_else(env::trace_file).or_else(|| config.trace.clone());
-    let observer = Arc::new(Observer::new(trace.as_deref(), dialect)?);
+    let observer = Observer::new(trace.as_deref(), dialect)?;
+    let observer = Arc::new(observer.passing_context_on(config.trace_context));
     if !options.forget {
         models.hub.journal = Arc::new(storage::observed_store(config, observer.clone()));
     }

@@ -28,6 +28,7 @@ use crate::logs_command::{self, LogsArgs};
 use crate::mcp_command::McpCommand;
 use crate::permissions::PermissionsCommand;
 use crate::record_command::{self, ReplayArgs};
+use crate::report::{self, ReportArgs};
 use crate::run;
 use crate::run::args::RunArgs;
 use crate::run::rules::RuleArg;
@@ -104,6 +105,8 @@ enum Command {
     Logs(LogsArgs),
     /// Play a recording of `purlin acp --record DIR` again, and compare the output byte for byte
     Replay(ReplayArgs),
+    /// Pack log, trace, version and configuration for a bug report, without secrets
+    Report(ReportArgs),
     /// Show all running agents on a page in the browser
     #[cfg(unix)]
     Dashboard(DashboardArgs),
@@ -348,6 +351,7 @@ fn run_other(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tap(args) => tap_command::run(&args),
         Command::Logs(args) => logs_command::run(&args),
         Command::Replay(args) => record_command::run(&args),
+        Command::Report(args) => report::run(&args),
         #[cfg(unix)]
         Command::Dashboard(args) => dashboard::run(&args),
         #[cfg(unix)]

@@ -1,6 +1,6 @@
 //! `purlin config`: shows the configuration and its sources, prints its schema, imports OpenCode's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -177,7 +177,7 @@ fn rows(sources: &Sources) -> Vec<Row> {
                 rows.push(Row { path, value: Value::Null, origin });
             }
             (kind, Some(value)) => {
-                leaves(Some(kind), value, name.to_owned(), &mut |path, value| {
+                leaves(Some(kind), value, name.to_owned(), &mut |path, value, _| {
                     let origin = origin_of(sources, &path);
                     rows.push(Row { path, value, origin });
                 })
@@ -198,7 +198,7 @@ fn project_rows(project: &Project) -> Vec<Row> {
                 (ProjectUse::Trusted(_), Trust::Not(_)) => "project, needs trust",
                 (ProjectUse::Never(_), _) => "project, ignored",
             };
-            leaves(Some(&top.key.kind), value, key.clone(), &mut |path, value| {
+            leaves(Some(&top.key.kind), value, key.clone(), &mut |path, value, _| {
                 let own = checked.lines.get(&path).or_else(|| checked.lines.get(key));
                 let line = own.copied().unwrap_or(1);
                 rows.push(Row { path, value, origin: format!("{name}:{line}, {standing}") });
@@ -212,8 +212,11 @@ fn origin_of(sources: &Sources, path: &str) -> String {
     sources.origin(path).map_or_else(|| "default".to_owned(), Origin::to_string)
 }
 
+/// Is given the path of a value, the value as it is shown, and the value itself.
+type Visit<'a> = dyn FnMut(String, Value, &Value) + 'a;
+
 /// Visits the values inside a value; secrets are masked.
-fn leaves(kind: Option<&Kind>, value: &Value, path: String, visit: &mut dyn FnMut(String, Value)) {
+fn leaves(kind: Option<&Kind>, value: &Value, path: String, visit: &mut Visit) {
     let Value::Object(members) = value else {
         let is_secret = matches!(kind, Some(Kind::Secret));
         let shown = if is_secret { masked(value) } else { value.clone() };
@@ -221,11 +224,11 @@ fn leaves(kind: Option<&Kind>, value: &Value, path: String, visit: &mut dyn FnMu
         let name = if path.to_ascii_lowercase().ends_with("url") { "url" } else { "value" };
         let mut shown = json!({ name: shown });
         observe::mask::mask(&mut shown);
-        visit(path, shown[name].take());
+        visit(path, shown[name].take(), value);
         return;
     };
     if members.is_empty() {
-        visit(path, value.clone());
+        visit(path, value.clone(), value);
         return;
     }
     for (name, value) in members {
@@ -263,6 +266,10 @@ fn masked(value: &Value) -> Value {
 }
 
 fn print_rows(rows: &[Row], as_json: bool) -> anyhow::Result<()> {
+    print(&text_of(rows, as_json))
+}
+
+fn text_of(rows: &[Row], as_json: bool) -> String {
     let mut text = String::new();
     for Row { path, value, origin } in rows {
         if as_json {
@@ -275,13 +282,46 @@ fn print_rows(rows: &[Row], as_json: bool) -> anyhow::Result<()> {
             text.push_str(&format!("{path} = {value}  ({origin})\n"));
         }
     }
-    print(&text)
+    text
+}
+
+/// Returns what `purlin config show` prints, and the secrets that it masks.
+pub(crate) fn report() -> (String, Vec<String>) {
+    let sources = Sources::gather(None, &env::environment());
+    let project = Project::read(Path::new("."), &env::directories(), &DiskReader);
+    let mut rows = rows(&sources);
+    rows.extend(project_rows(&project));
+    let mut text = text_of(&rows, false);
+    for problem in sources.problems.iter().cloned().chain(project.problems()) {
+        text.push_str(&format!("problem: {}\n", visible(&problem)));
+    }
+    let mut secrets = Vec::new();
+    for top in &KEYS {
+        let value = sources.value.get(top.key.name).unwrap_or(&Value::Null);
+        leaves(Some(&top.key.kind), value, top.key.name.to_owned(), &mut |_, shown, value| {
+            add_secrets(value, &shown, &mut secrets);
+        });
+    }
+    (text, secrets)
+}
+
+/// Adds the strings that are not shown as they are, and what variables hold that are named instead.
+fn add_secrets(value: &Value, shown: &Value, secrets: &mut Vec<String>) {
+    match (value, shown) {
+        (Value::Array(items), Value::Array(shown)) => {
+            items.iter().zip(shown).for_each(|(item, shown)| add_secrets(item, shown, secrets));
+        }
+        (Value::String(text), shown) if value == shown => {
+            let variable = text.strip_prefix("{env:").and_then(|text| text.strip_suffix('}'));
+            secrets.extend(variable.and_then(env::variable));
+        }
+        (Value::String(text), _) => secrets.push(text.clone()),
+        _ => {}
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     #[test]

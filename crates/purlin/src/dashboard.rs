@@ -2,6 +2,7 @@
 
 mod collect;
 mod page;
+mod push;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -20,6 +21,9 @@ pub(crate) struct DashboardArgs {
     /// Port on this machine; 0 for any that is free
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
+    /// Push spans and numbers to an OpenTelemetry collector, such as http://localhost:4318
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
 }
 
 /// Shared by those who collect and those who ask. Never locked across an await.
@@ -31,12 +35,12 @@ pub(crate) type SharedBoard = Arc<Mutex<Board>>;
 /// Says why the port cannot be used.
 pub(crate) fn run(args: &DashboardArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve(args.port))
+    runtime.block_on(serve(args))
 }
 
-async fn serve(port: u16) -> anyhow::Result<ExitCode> {
+async fn serve(args: &DashboardArgs) -> anyhow::Result<ExitCode> {
     let directory = env::runtime_directory().context("the home directory is unknown")?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let listener =
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let address = listener.local_addr()?;
@@ -47,7 +51,12 @@ async fn serve(port: u16) -> anyhow::Result<ExitCode> {
     );
     let board = SharedBoard::default();
     let mut tasks = tokio::task::JoinSet::new();
-    tasks.spawn(collect::collect(directory, Arc::clone(&board)));
+    let spans = args.otlp.as_ref().map(|url| {
+        let (sender, spans) = push::channel();
+        tasks.spawn(push::push(url.clone(), spans, Arc::clone(&board)));
+        sender
+    });
+    tasks.spawn(collect::collect(directory, Arc::clone(&board), spans));
     tasks.spawn(page::accept(listener, page::Door::new(address.port(), token), board));
     let mut signals = crate::acp::Signals::listen()?;
     tokio::select! {

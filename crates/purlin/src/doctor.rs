@@ -78,30 +78,41 @@ async fn look_at(config: &Config, problems: Vec<String>) -> Vec<Finding> {
     findings
 }
 
+/// Runs all checks of the command line.
+async fn look_closely() -> Vec<Finding> {
+    let (config, problems) = env::load_config(None);
+    let mut findings = look_at(&config, problems).await;
+    // Only on the command line: in a conversation `/mcp` shows the servers that run already.
+    findings.push(servers(&config).await);
+    findings
+}
+
+/// Runs all checks. Returns the results for people.
+pub(crate) async fn text() -> String {
+    look_closely().await.iter().map(as_text).collect()
+}
+
 /// Runs all checks and prints the results; the exit code is 1 if there is a problem.
 ///
 /// # Errors
 /// Fails if it cannot be printed.
 pub async fn run(json: bool) -> anyhow::Result<ExitCode> {
-    let (config, problems) = env::load_config(None);
-    let mut findings = look_at(&config, problems).await;
-    // Only on the command line: in a conversation `/mcp` shows the servers that run already.
-    findings.push(servers(&config).await);
+    let findings = look_closely().await;
     let is_well = findings.iter().all(|finding| finding.is_well);
     let mut out = std::io::stdout().lock();
     if json {
         let all: serde_json::Map<String, Value> = findings.iter().map(as_json).collect();
         writeln!(out, "{}", Value::Object(all))?;
     } else {
-        for finding in &findings {
-            let mark = if finding.is_well { "✓" } else { "!" };
-            writeln!(out, "{mark} {}: {}", finding.name, finding.summary)?;
-            for detail in &finding.details {
-                writeln!(out, "    {detail}")?;
-            }
-        }
+        findings.iter().try_for_each(|finding| out.write_all(as_text(finding).as_bytes()))?;
     }
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn as_text(finding: &Finding) -> String {
+    let mark = if finding.is_well { "✓" } else { "!" };
+    let details = finding.details.iter().map(|detail| format!("    {detail}\n"));
+    format!("{mark} {}: {}\n{}", finding.name, finding.summary, details.collect::<String>())
 }
 
 fn as_json(finding: &Finding) -> (String, Value) {

@@ -27,6 +27,7 @@ pub mod model_sources;
 mod observer;
 pub mod permissions;
 mod record_command;
+mod report;
 mod run;
 mod serve_command;
 pub mod sessions;

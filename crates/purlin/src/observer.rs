@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use engine::ports::{Span, SpanEnd, SpanKind, Spans};
+use engine::words::{StopReason, Usage};
 use observe::{Direction, ProcessInfo, Record, SpanRecord, Tap, TapOptions};
 use serve::Watcher;
 use tracing::Level;
@@ -23,6 +24,7 @@ pub(crate) struct Observer {
     /// The socket for those who watch.
     socket: Mutex<Option<PathBuf>>,
     trace: Option<PathBuf>,
+    passes_context_on: bool,
 }
 
 impl Observer {
@@ -39,7 +41,14 @@ impl Observer {
             next: AtomicU64::new(random),
             socket: Mutex::default(),
             trace: trace.map(Path::to_path_buf),
+            passes_context_on: false,
         })
+    }
+
+    /// Passes the context of clients' traces on to models and MCP servers, if the user wants that.
+    #[must_use]
+    pub(crate) fn passing_context_on(self, passes_context_on: bool) -> Observer {
+        Observer { passes_context_on, ..self }
     }
 
     /// Returns the last spans.
@@ -145,12 +154,12 @@ impl Spans for Observer {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
+    fn passes_context_on(&self) -> bool {
+        self.passes_context_on
+    }
+
     fn begun(&self, span: &Span) {
-        if span.kind == SpanKind::Turn {
-            let session = span.session.as_ref().map_or("", |session| session.as_str());
-            let request = span.facts.request.as_deref().unwrap_or_default();
-            tracing::info!(session, request, operation = "turn", "begun");
-        }
+        log_begin(span);
         if span.kind != SpanKind::Sync {
             self.tap.span(record_of(span, false));
         }
@@ -165,6 +174,20 @@ impl Spans for Observer {
     }
 }
 
+/// Writes the begin of a flow to the log. What is inside a tool call is seen when it ends.
+fn log_begin(span: &Span) {
+    let session = span.session.as_ref().map_or("", |session| session.as_str());
+    let request = span.facts.request.as_deref().unwrap_or_default();
+    match span.kind {
+        SpanKind::Turn => tracing::info!(session, request, operation = "turn", "begun"),
+        SpanKind::Tool => {
+            let call = span.facts.call.as_ref().map_or("", |call| call.as_str());
+            tracing::info!(session, request, call, operation = "tool", "{}: begun", span.name);
+        }
+        _ => {}
+    }
+}
+
 /// Writes the end of a span to the log: failures of turns and models as errors, the rest as information.
 fn log_span(span: &Span) {
     let session = span.session.as_ref().map_or("", |session| session.as_str());
@@ -175,21 +198,31 @@ fn log_span(span: &Span) {
     let what = observe::mask::mask_text(&format!("{name}: {}", outcome(span)));
     match (span.kind, &span.end) {
         (SpanKind::Sync | SpanKind::Run, _) => {
-            tracing::debug!(session, call, operation, duration_ms, "{what}");
+            tracing::debug!(session, request, call, operation, duration_ms, "{what}");
         }
         (SpanKind::Turn | SpanKind::Model, SpanEnd::Failed(_)) => {
             tracing::error!(session, request, operation, duration_ms, "{what}");
         }
         (SpanKind::Turn, _) => {
-            let stop = span.facts.stop.map_or("", engine::words::StopReason::id);
-            tracing::info!(session, request, operation, duration_ms, stop, "{what}");
-        }
-        (SpanKind::Model, _) => {
-            let usage = span.facts.usage;
-            let tokens_in = usage.input + usage.cache_read + usage.cache_write;
-            let (tokens_out, retries) = (usage.output, span.facts.retries);
+            let stop = span.facts.stop.map_or("", StopReason::id);
+            let (tokens_in, tokens_out) = tokens(&span.facts.total);
             tracing::info!(
                 session,
+                request,
+                operation,
+                duration_ms,
+                stop,
+                tokens_in,
+                tokens_out,
+                "{what}"
+            );
+        }
+        (SpanKind::Model, _) => {
+            let (tokens_in, tokens_out) = tokens(&span.facts.usage);
+            let retries = span.facts.retries;
+            tracing::info!(
+                session,
+                request,
                 operation,
                 duration_ms,
                 tokens_in,
@@ -198,8 +231,13 @@ fn log_span(span: &Span) {
                 "{what}"
             );
         }
-        _ => tracing::info!(session, call, operation, duration_ms, "{what}"),
+        _ => tracing::info!(session, request, call, operation, duration_ms, "{what}"),
     }
+}
+
+/// Returns the tokens in and out, the cached ones included.
+fn tokens(usage: &Usage) -> (u64, u64) {
+    (usage.input + usage.cache_read + usage.cache_write, usage.output)
 }
 
 fn outcome(span: &Span) -> String {

@@ -15,6 +15,7 @@ use settings::{Config, Settings};
 use tokio_util::sync::CancellationToken;
 
 use crate::acp::{self, AcpOptions, Models, Signals};
+use crate::observer::Observer;
 use crate::{assemble, env, log, storage};
 
 /// The arguments of `purlin serve`.
@@ -106,7 +107,11 @@ async fn listen(args: ServeArgs, config: Config, problems: Vec<String>) -> anyho
         ..AcpOptions::default()
     };
     let Models { mut hub, is_scripted, .. } = acp::find_models(&options, &config)?;
-    hub.journal = Arc::new(storage::store(&config));
+    // Messages are not recorded: those of several connections would mix. Spans show what the sessions do.
+    let observer = Observer::new(None, None)?.passing_context_on(config.trace_context);
+    let observer = Arc::new(observer);
+    hub.journal = Arc::new(storage::observed_store(&config, observer.clone()));
+    hub.spans = Some(observer.clone());
     let settings = Settings::new(config, problems, env::directories());
     let helper = std::env::current_exe().unwrap_or_default();
     let workspaces = assemble::workspaces(settings, helper, is_scripted);
@@ -128,6 +133,7 @@ async fn listen(args: ServeArgs, config: Config, problems: Vec<String>) -> anyho
         stop: stop.clone(),
     });
     let network = network.await.map_err(anyhow::Error::msg)?;
+    observer.listen();
     eprintln!("Listening on {scheme}://{}/acp", network.address()?);
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(network.run());
@@ -141,6 +147,7 @@ async fn listen(args: ServeArgs, config: Config, problems: Vec<String>) -> anyho
         ended = tasks.join_next() => ended.transpose().map(drop).context("the server failed")?,
     }
     workspaces.end().await;
+    observer.end();
     Ok(())
 }
 
@@ -152,7 +159,7 @@ fn shared_options(of: &HubOptions) -> HubOptions {
         preferences: None,
         journal: Arc::clone(&of.journal),
         clock: Arc::clone(&of.clock),
-        spans: None,
+        spans: of.spans.clone(),
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct TraceArgs {
     /// Print the spans for Perfetto or chrome://tracing
     #[arg(long, group = "form")]
     perfetto: bool,
-    /// Send the spans to an OpenTelemetry collector, such as http://localhost:4318/v1/traces
+    /// Send the spans to an OpenTelemetry collector, such as http://localhost:4318
     #[arg(long, value_name = "URL", group = "form")]
     otlp: Option<String>,
     /// Only this session; the beginning of its id is enough
@@ -105,11 +105,19 @@ pub(crate) fn write_page(file: &Path, filter: &Filter, page: &Path) -> anyhow::R
     Ok(bad)
 }
 
+/// Returns where a collector takes `signal`: `traces` or `metrics`. The address may name another signal, or none.
+pub(crate) fn collector_url(url: &str, signal: &str) -> String {
+    let base = url.trim_end_matches('/');
+    let base = base.strip_suffix("/v1/traces").or_else(|| base.strip_suffix("/v1/metrics"));
+    format!("{}/v1/{signal}", base.unwrap_or_else(|| url.trim_end_matches('/')))
+}
+
 /// Sends the spans to a collector.
 fn push(file: &Path, url: &str) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let url = collector_url(url, "traces");
     let send = |spans: serde_json::Value| {
-        let posted = runtime.block_on(providers::post_json(url, spans.to_string().into_bytes()));
+        let posted = runtime.block_on(providers::post_json(&url, spans.to_string().into_bytes()));
         posted.map_err(std::io::Error::other)
     };
     let sent = view::otlp(file, env!("CARGO_PKG_VERSION"), send);

@@ -23,6 +23,7 @@ use wire::{Peer, RequestId, RpcError, rpc};
 use crate::client_call::TakeAnswer;
 use crate::dialect::{Printed, Translator};
 use crate::error_table::error_out;
+use crate::methods::log_refusal;
 use crate::options::ClientKeys;
 use crate::outbox::Outbox;
 use crate::outlet::{FromSession, Outlet};
@@ -45,12 +46,21 @@ pub(crate) struct Connection {
     pub(crate) is_logged_in: bool,
     /// Our calls that wait for an answer.
     pub(crate) waiting: HashMap<u64, (SessionId, TakeAnswer)>,
+    /// The client's calls that are not answered: as many as the peer leaves open.
+    pub(crate) asked: HashMap<RequestId, Asked>,
     /// When the dispatcher woke: the time of everything that it does until it waits again.
     pub(crate) now: Instant,
     /// Sessions that outlive this connection, and its place in each.
     pub(crate) attached: Attached,
     /// Read the journal for this connection; they end with it.
     pub(crate) followers: JoinSet<()>,
+}
+
+/// A call of the client, for the log.
+pub(crate) struct Asked {
+    pub(crate) method: String,
+    pub(crate) session: Option<String>,
+    pub(crate) since: Instant,
 }
 
 /// The places of a connection in sessions that outlive it. Dropped with the connection, which leaves them all.
@@ -207,8 +217,13 @@ impl Connection {
         outcome: Result<&T, &RpcError>,
         opened: Option<(&SessionEntry, &Settings)>,
     ) -> Option<Printed> {
+        let asked = self.asked.remove(id);
         if !self.peer.close(id) {
             return None;
+        }
+        if let (Err(error), Some(asked)) = (outcome, asked) {
+            let took = self.now.saturating_duration_since(asked.since);
+            log_refusal(&asked.method, id, asked.session.as_deref(), took, error);
         }
         match self.translator.print_reply(id, outcome, opened) {
             Ok(mut printed) => {

@@ -87,7 +87,14 @@ impl Dispatcher {
     }
 
     /// Serves until the client is gone, then ends running turns and writes their last messages.
-    pub(super) async fn run(mut self, mut channels: Channels) {
+    pub(super) async fn run(self, channels: Channels) {
+        let begun = Instant::now();
+        self.serve(channels).await;
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(operation = "connection", duration_ms, "ended");
+    }
+
+    async fn serve(mut self, mut channels: Channels) {
         let mut events = Vec::with_capacity(AT_ONCE);
         loop {
             match self.next_wake(&mut channels, &mut events, None).await {
@@ -220,10 +227,10 @@ impl Dispatcher {
         while let Some(act) = self.next_act() {
             match act {
                 Act::Call(id, method, Ok(call)) => {
-                    methods::on_call(&mut self.connection, &id, &method, call);
+                    methods::on_call(&mut self.connection, &id, method, call);
                 }
                 Act::Call(id, method, Err(error)) => {
-                    methods::log_refusal(&method, &id, None, &error);
+                    methods::log_refusal(&method, &id, None, Duration::ZERO, &error);
                     self.connection.refuse(&id, &error);
                 }
                 Act::Note(Ok(Some(note))) => methods::on_note(&mut self.connection, note),

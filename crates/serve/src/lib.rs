@@ -139,6 +139,7 @@ async fn connect(
         offers: None,
         is_logged_in: true,
         waiting: HashMap::new(),
+        asked: HashMap::new(),
         attached: Attached::default(),
         followers: JoinSet::new(),
         now: tokio::time::Instant::now(),

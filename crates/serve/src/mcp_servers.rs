@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use engine::ports::Extension;
-use engine::words::Secret;
+use engine::words::{Secret, SessionId};
 use mcp::{Command, Remote, ServerConfig, SessionServers, Transport};
 use process::container::Containers;
 use process::sandbox::Sandbox;
@@ -144,13 +144,14 @@ impl ReplaceableServers {
         host: &Arc<mcp::Host>,
         requested: RequestedServers,
         (user, project): (&McpServers, Option<&Project>),
+        session: &SessionId,
         directories: &[PathBuf],
         containers: Option<Arc<Containers>>,
     ) -> ReplaceableServers {
         let configured = ConfiguredServers::new(user, project);
         let (servers, problems) = configured.after(requested);
         let servers = SessionServers::new(host, servers, problems, directories.to_vec());
-        let servers = servers.with_containers(containers);
+        let servers = servers.with_session(session.as_str()).with_containers(containers);
         ReplaceableServers { configured, servers: Arc::new(servers) }
     }
 

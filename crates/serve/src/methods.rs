@@ -25,36 +25,49 @@ mod set_title;
 mod settings_change;
 mod steering;
 
+use std::time::Duration;
+
 use wire::acp::{AgentCall, AgentNote};
 use wire::{RequestId, RpcError};
 
-use crate::connection::Connection;
+use crate::connection::{Asked, Connection};
 
 /// Runs the method of a call.
-pub(crate) fn on_call(connection: &mut Connection, id: &RequestId, method: &str, call: AgentCall) {
-    let session = session_of(&call);
+pub(crate) fn on_call(
+    connection: &mut Connection,
+    id: &RequestId,
+    method: String,
+    call: AgentCall,
+) {
+    let asked = Asked { method, session: session_of(&call), since: connection.now };
+    connection.asked.insert(id.clone(), asked);
     match run(connection, id, call) {
         Ok(()) => {
             if let Some((session, line)) = connection.translator.accepted(id) {
                 connection.outbox.push_line(&session, line, 0);
             }
         }
-        Err(error) => {
-            log_refusal(method, id, session.as_deref(), &error);
-            connection.refuse(id, &error);
-        }
+        Err(error) => connection.refuse(id, &error),
     }
 }
 
 /// Logs that a call was refused, and why.
-pub(crate) fn log_refusal(method: &str, id: &RequestId, session: Option<&str>, error: &RpcError) {
+pub(crate) fn log_refusal(
+    method: &str,
+    id: &RequestId,
+    session: Option<&str>,
+    took: Duration,
+    error: &RpcError,
+) {
     let (session, request) = (session.unwrap_or_default(), id.to_string());
     let (code, details) = (error.code.0, error.data.as_ref().map(ToString::to_string));
     let details = details.unwrap_or_default();
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::warn!(
         session,
         request,
         operation = method,
+        duration_ms,
         code,
         details,
         "refused: {}",
@@ -71,16 +84,16 @@ fn session_of(call: &AgentCall) -> Option<String> {
         AgentCall::Fork(request) => &request.session_id,
         AgentCall::SetMode(request) => &request.session_id,
         AgentCall::SetConfigOption(request) => &request.session_id,
+        AgentCall::Steer(request) => &request.prompt.session_id,
+        AgentCall::SetModel(request) => &request.session_id,
+        AgentCall::SetTitle(request) => &request.session_id,
         AgentCall::Close(request) => &request.session_id,
         AgentCall::Delete(request) => &request.session_id,
         AgentCall::Initialize(_)
         | AgentCall::Authenticate(_)
         | AgentCall::Logout
         | AgentCall::NewSession(_)
-        | AgentCall::List(_)
-        | AgentCall::Steer(_)
-        | AgentCall::SetModel(_)
-        | AgentCall::SetTitle(_) => return None,
+        | AgentCall::List(_) => return None,
     };
     Some(session.to_string())
 }

@@ -185,8 +185,9 @@ impl Workspaces {
         }
         let mcp = settings.config.servers_for(&named_cwd);
         let (configured, requested) = ((&mcp, project), requested.clone());
+        let host = &machine.host;
         let servers =
-            ReplaceableServers::new(&machine.host, requested, configured, directories, containers);
+            ReplaceableServers::new(host, requested, configured, session, directories, containers);
         extensions.push(servers.extension());
         *spec.servers.lock().unwrap_or_else(PoisonError::into_inner) = Some(servers);
 

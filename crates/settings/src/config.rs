@@ -86,6 +86,8 @@ pub struct Config {
     pub dialect: Option<String>,
     /// The trace file; see docs/internals/trace.md.
     pub trace: Option<PathBuf>,
+    /// Whether models and MCP servers get the context of the client's trace.
+    pub trace_context: bool,
     /// The URL of the store, if it is not the data directory.
     pub store: Option<Secret>,
 }
@@ -247,6 +249,7 @@ impl Config {
                     config.permission = permission::rules(value, Source::User, home, &mut problems);
                 }
                 "trace" => config.trace = value.as_str().map(PathBuf::from),
+                "trace_context" => config.trace_context = value == true,
                 "tools" => config.tools = custom::agents::tools(&value),
                 "enabled_providers" => {
                     config.enabled_providers = serde_json::from_value(value).ok();

@@ -52,6 +52,8 @@ pub struct Request {
     pub tools: Vec<Arc<ToolSpec>>,
     /// How much it should think.
     pub thinking: Thinking,
+    /// The context of the client's trace, if the user passes it on; the request is a part of it.
+    pub traceparent: Option<String>,
 }
 
 impl Request {

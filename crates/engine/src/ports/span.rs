@@ -18,6 +18,11 @@ pub trait Spans: Send + Sync {
 
     /// Takes a span that has ended.
     fn ended(&self, span: &Span);
+
+    /// Tells whether models and MCP servers get the context of the client's trace.
+    fn passes_context_on(&self) -> bool {
+        false
+    }
 }
 
 /// What a span is about.
@@ -104,8 +109,8 @@ pub struct Span {
 /// What is known about a span besides its times. Most kinds have only some of it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SpanFacts {
-    /// Of a turn: the id of its call on the wire, as JSON.
-    pub request: Option<String>,
+    /// The id of the turn's call on the wire, as JSON.
+    pub request: Option<Arc<str>>,
     /// Of a turn: the context of the client's own trace.
     pub traceparent: Option<Arc<str>>,
     /// Of a turn: the working directory.
@@ -114,6 +119,8 @@ pub struct SpanFacts {
     pub mode: Option<String>,
     /// Of a turn: why it stopped.
     pub stop: Option<StopReason>,
+    /// Of a turn: the tokens of all its requests.
+    pub total: Usage,
     /// The tool call it belongs to.
     pub call: Option<ToolCallId>,
     /// The model.
@@ -136,21 +143,26 @@ pub struct SpanScope {
     recorder: Option<Arc<dyn Spans>>,
     session: Option<SessionId>,
     parent: Option<u64>,
+    /// The id of the turn's call on the wire.
+    request: Option<Arc<str>>,
+    /// The context of the client's trace, if it is passed on.
+    context: Option<Arc<str>>,
 }
 
 impl SpanScope {
     /// Makes the scope of spans that are part of no other.
     #[must_use]
     pub fn new(recorder: Option<Arc<dyn Spans>>, session: Option<SessionId>) -> SpanScope {
-        SpanScope { recorder, session, parent: None }
+        SpanScope { recorder, session, ..SpanScope::default() }
     }
 
     /// Begins a span.
     #[must_use]
-    pub fn begin(&self, kind: SpanKind, name: &str, facts: SpanFacts) -> OpenSpan {
+    pub fn begin(&self, kind: SpanKind, name: &str, mut facts: SpanFacts) -> OpenSpan {
         let Some(recorder) = &self.recorder else {
             return OpenSpan { recorder: None, span: None };
         };
+        facts.request = facts.request.or_else(|| self.request.clone());
         let span = Box::new(Span {
             id: recorder.fresh_id(),
             parent: self.parent,
@@ -169,8 +181,22 @@ impl SpanScope {
     /// Returns the scope of what happens inside a span.
     #[must_use]
     pub fn inside(&self, span: &OpenSpan) -> SpanScope {
-        let parent = span.span.as_ref().map(|span| span.id).or(self.parent);
-        SpanScope { parent, ..self.clone() }
+        let Some(span) = &span.span else { return self.clone() };
+        let passes_on = self.recorder.as_ref().is_some_and(|it| it.passes_context_on());
+        let given = span.facts.traceparent.clone().filter(|_| passes_on);
+        let context = given.or_else(|| self.context.clone());
+        let request = span.facts.request.clone();
+        SpanScope { parent: Some(span.id), request, context, ..self.clone() }
+    }
+
+    /// Returns the context that the receiver of a request gets, if there is one to pass on: the client's trace, with the
+    /// request's span as the parent.
+    #[must_use]
+    pub fn traceparent(&self, request: &OpenSpan) -> Option<String> {
+        let (context, span) = (self.context.as_deref()?, request.span.as_ref()?);
+        let mut parts = context.split('-');
+        let (version, trace, flags) = (parts.next()?, parts.next()?, parts.nth(1)?);
+        Some(format!("{version}-{trace}-{:016x}-{flags}", span.id))
     }
 }
 
@@ -261,6 +287,10 @@ mod tests {
 
         fn begun(&self, _: &Span) {}
 
+        fn passes_context_on(&self) -> bool {
+            true
+        }
+
         fn ended(&self, span: &Span) {
             self.ended.lock().unwrap().push(span.clone());
         }
@@ -271,7 +301,8 @@ mod tests {
     fn spans_nest_and_a_dropped_one_is_cancelled() {
         let notes = Arc::new(Notes::default());
         let scope = SpanScope::new(Some(notes.clone()), Some(SessionId::new("s")));
-        let turn = scope.begin(SpanKind::Turn, "prompt", SpanFacts::default());
+        let facts = SpanFacts { request: Some("7".into()), ..SpanFacts::default() };
+        let turn = scope.begin(SpanKind::Turn, "prompt", facts);
         let mut model = scope.inside(&turn).begin(SpanKind::Model, "m", SpanFacts::default());
         model.first_byte();
         model.first_byte();
@@ -280,9 +311,26 @@ mod tests {
         let ended = notes.ended.lock().unwrap();
         let [model, turn] = &ended[..] else { panic!("{ended:?}") };
         assert_eq!((model.parent, turn.parent), (Some(turn.id), None));
+        assert_eq!(model.facts.request.as_deref(), Some("7"));
         assert_eq!(model.facts.first_byte, Some(Duration::from_secs(1)));
         assert_eq!(model.end, SpanEnd::Failed("HTTP 400".to_owned()));
         assert_eq!((&turn.end, turn.took), (&SpanEnd::Cancelled, Duration::from_secs(5)));
+    }
+
+    // R: O1
+    #[test]
+    fn request_passes_on_the_trace_of_the_client_with_itself_as_the_parent() {
+        let notes = Arc::new(Notes::default());
+        let scope = SpanScope::new(Some(notes), None);
+        let context = "00-0123456789abcdef0123456789abcdef-00f067aa0ba902b7-01";
+        let facts = SpanFacts { traceparent: Some(context.into()), ..SpanFacts::default() };
+        let turn = scope.begin(SpanKind::Turn, "turn", facts);
+        let inside = scope.inside(&turn);
+        let model = inside.begin(SpanKind::Model, "m", SpanFacts::default());
+        let id = model.span.as_ref().unwrap().id;
+        let expected = format!("00-0123456789abcdef0123456789abcdef-{id:016x}-01");
+        assert_eq!(inside.traceparent(&model), Some(expected));
+        assert_eq!(scope.traceparent(&model), None);
     }
 
     #[test]

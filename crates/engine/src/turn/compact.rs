@@ -155,14 +155,15 @@ async fn summarise(
         text.push_str(&format!(" The user wants it to focus on: {focus}"));
     }
     let message = Message::User(Prompt::from(vec![Block::Text(text)]));
+    let mut span = begin_request(spans, choice);
     let request = Request {
         model: settings.model.clone(),
         instructions: INSTRUCTIONS.into(),
         messages: vec![message.into()],
         tools: Vec::new(),
         thinking: Thinking::Off,
+        traceparent: spans.traceparent(&span),
     };
-    let mut span = begin_request(spans, choice);
     let mut stream = choice.model.answer(request);
     let (mut written, mut received, mut usage) = (String::new(), 0, Usage::default());
     let ended = loop {

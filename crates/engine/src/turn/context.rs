@@ -136,6 +136,7 @@ pub(crate) async fn view(
         instructions: system.text.trim_end().into(),
         messages: opened(cx, opening),
         tools,
+        traceparent: None,
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::cx::TurnLimits;
 use super::opening;
@@ -246,12 +246,27 @@ impl Hub {
         let ends = SessionHandle::new(id.clone());
         self.handles.insert(id.clone(), ends.0.clone());
         let (options, limits) = (Arc::clone(&self.options), self.limits);
+        let (how, begun) = (start.name(), Instant::now());
+        let passed = move || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Opening may wait for a disk, so the session's task does it, not the hub's.
         self.sessions.spawn(async move {
             match opening::open(&options, limits, ends, start, mode, workspace).await {
                 Ok((session, opened)) => {
+                    let session_id = id.as_str();
+                    tracing::info!(
+                        session = session_id,
+                        operation = "session",
+                        duration_ms = passed(),
+                        "opened: {how}"
+                    );
                     reply.send(Ok(opened));
                     session.run().await;
+                    tracing::info!(
+                        session = session_id,
+                        operation = "session",
+                        duration_ms = passed(),
+                        "closed"
+                    );
                 }
                 Err(err) => reply.send(Err(err)),
             }

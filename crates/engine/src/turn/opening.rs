@@ -60,6 +60,16 @@ pub enum Start {
 }
 
 impl Start {
+    /// Returns its name in the log.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Start::New { .. } => "new",
+            Start::Load { show: true, .. } => "loaded",
+            Start::Load { .. } => "resumed",
+            Start::Fork { .. } => "forked",
+        }
+    }
+
     /// Returns the working directory that the client names.
     #[must_use]
     pub fn cwd(&self) -> Option<&Path> {

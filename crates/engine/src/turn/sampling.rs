@@ -58,8 +58,9 @@ async fn ask(cx: &mut TurnCx<'_>) -> Result<Answer, TurnError> {
     let Some(choice) = settings.choice() else {
         return Err(Error::NoSuchModel(settings.model).into());
     };
-    let request = context::view(cx, &settings, choice).await;
+    let mut request = context::view(cx, &settings, choice).await;
     let mut span = begin_request(&cx.turn.spans, choice);
+    request.traceparent = cx.turn.spans.traceparent(&span);
     let tools = request.tools.clone();
     let mut stream = choice.model.answer(request);
     cx.wait_for_prompt().await?;

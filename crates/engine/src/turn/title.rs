@@ -134,6 +134,7 @@ async fn ask(
         messages: vec![Arc::new(Message::User(Prompt::from(vec![Block::Text(text)])))],
         tools: Vec::new(),
         thinking: Thinking::Off,
+        traceparent: None,
     });
     let mut title = String::new();
     while let Some(event) = answer.next().await {

@@ -11,6 +11,59 @@ use crate::record::SpanRecord;
 
 /// How many spans one request has.
 const BATCH: usize = 500;
+/// How many spans may wait for their root. If there are more, they are sent without it.
+const MAX_WAITING: usize = 100_000;
+
+/// Makes requests from spans. A span comes after its children, so the trace of each is known only when its root was seen.
+#[derive(Debug, Default)]
+pub struct OtlpSpans {
+    /// Spans that wait, by their parent.
+    waiting: HashMap<String, Vec<SpanRecord>>,
+    waiting_count: usize,
+    ready: Vec<Value>,
+}
+
+impl OtlpSpans {
+    /// Takes a span that has ended.
+    pub fn take(&mut self, span: SpanRecord) {
+        if let Some(parent) = &span.parent {
+            self.waiting.entry(parent.clone()).or_default().push(span);
+            self.waiting_count += 1;
+            if self.waiting_count > MAX_WAITING {
+                self.give_up();
+            }
+            return;
+        }
+        let trace = trace_of(&span);
+        let mut open = vec![span];
+        while let Some(span) = open.pop() {
+            let children = self.waiting.remove(&span.span).unwrap_or_default();
+            self.waiting_count -= children.len();
+            open.extend(children);
+            self.ready.push(span_out(&span, &trace));
+        }
+    }
+
+    /// Makes the spans ready whose root never ended.
+    pub fn give_up(&mut self) {
+        for span in std::mem::take(&mut self.waiting).into_values().flatten() {
+            self.ready.push(span_out(&span, &trace_of(&span)));
+        }
+        self.waiting_count = 0;
+    }
+
+    /// Returns a request with spans that are ready, and their number.
+    pub fn request(&mut self, version: &str) -> Option<(Value, usize)> {
+        if self.ready.is_empty() {
+            return None;
+        }
+        let count = self.ready.len().min(BATCH);
+        let spans: Vec<Value> = self.ready.drain(..count).collect();
+        let scope = json!({ "name": "purlin", "version": version });
+        let spans = json!({ "resourceSpans": [{ "resource": resource(version), "scopeSpans": [{ "scope": scope, "spans": spans }] }] });
+        Some((spans, count))
+    }
+}
 
 /// Calls `send` with one request after the other, until the trace has no more spans. Returns how many spans there were.
 ///
@@ -21,35 +74,28 @@ pub fn otlp(
     version: &str,
     mut send: impl FnMut(Value) -> io::Result<()>,
 ) -> io::Result<usize> {
-    let (mut batch, mut count) = (Vec::new(), 0);
-    // A span comes after its children, so the trace of each is known only when its root was seen.
-    let mut waiting: HashMap<String, Vec<SpanRecord>> = HashMap::new();
+    let (mut spans, mut count) = (OtlpSpans::default(), 0);
     each_span(file, |span| {
-        if let Some(parent) = &span.parent {
-            waiting.entry(parent.clone()).or_default().push(span);
-            return Ok(());
-        }
-        let trace = trace_of(&span);
-        let mut open = vec![span];
-        while let Some(span) = open.pop() {
-            open.extend(waiting.remove(&span.span).unwrap_or_default());
-            batch.push(span_out(&span, &trace));
-            count += 1;
-        }
-        if batch.len() >= BATCH {
-            send(request(std::mem::take(&mut batch), version))?;
+        spans.take(span);
+        while spans.ready.len() >= BATCH
+            && let Some((request, sent)) = spans.request(version)
+        {
+            count += sent;
+            send(request)?;
         }
         Ok(())
     })?;
-    // The root of what is left never ended.
-    for span in waiting.into_values().flatten() {
-        batch.push(span_out(&span, &trace_of(&span)));
-        count += 1;
-    }
-    if !batch.is_empty() {
-        send(request(batch, version))?;
+    spans.give_up();
+    while let Some((request, sent)) = spans.request(version) {
+        count += sent;
+        send(request)?;
     }
     Ok(count)
+}
+
+/// Describes who sends.
+pub(crate) fn resource(version: &str) -> Value {
+    json!({ "attributes": [attribute("service.name", &json!("purlin")), attribute("service.version", &json!(version))] })
 }
 
 /// Returns the id of the trace: the client's own, or one made from the root's.
@@ -61,12 +107,6 @@ fn trace_of(root: &SpanRecord) -> String {
 /// Returns an id of 16 hexadecimal digits.
 fn id(span: &str) -> String {
     format!("{span:0>16}")
-}
-
-fn request(spans: Vec<Value>, version: &str) -> Value {
-    let resource = json!({ "attributes": [attribute("service.name", &json!("purlin")), attribute("service.version", &json!(version))] });
-    let scope = json!({ "name": "purlin", "version": version });
-    json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": [{ "scope": scope, "spans": spans }] }] })
 }
 
 fn attribute(name: &str, value: &Value) -> Value {

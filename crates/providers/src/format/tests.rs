@@ -68,6 +68,7 @@ pub(crate) fn request() -> Request {
             schema: json!({ "type": "object" }).into(),
         })],
         thinking: Thinking::High,
+        traceparent: None,
     }
 }
 

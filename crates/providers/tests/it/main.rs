@@ -92,5 +92,6 @@ fn request() -> Request {
         messages: vec![Arc::new(Message::User(prompt))],
         tools: Vec::new(),
         thinking: Thinking::Default,
+        traceparent: None,
     }
 }

@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 
 use super::SharedBoard;
+use super::push::SpanSender;
 
 /// How often new agents are looked for, and processes are measured.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -21,7 +22,7 @@ const MAX_LINE: u64 = 4 * 1024 * 1024;
 const MAX_AGENTS: usize = 500;
 
 /// Collects until it is dropped.
-pub(super) async fn collect(directory: PathBuf, board: SharedBoard) {
+pub(super) async fn collect(directory: PathBuf, board: SharedBoard, spans: Option<SpanSender>) {
     let mut watched: HashSet<PathBuf> = HashSet::new();
     let mut readers: JoinSet<PathBuf> = JoinSet::new();
     let mut measured = Instant::now();
@@ -33,7 +34,7 @@ pub(super) async fn collect(directory: PathBuf, board: SharedBoard) {
         }
         for path in sockets(&directory) {
             if watched.len() < MAX_AGENTS && watched.insert(path.clone()) {
-                readers.spawn(watch(path, board.clone()));
+                readers.spawn(watch(path, board.clone(), spans.clone()));
             }
         }
         let passed = measured.elapsed();
@@ -63,7 +64,7 @@ fn sockets(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Puts all records of an agent on the board, until it ends. Returns its socket.
-async fn watch(path: PathBuf, board: SharedBoard) -> PathBuf {
+async fn watch(path: PathBuf, board: SharedBoard, spans: Option<SpanSender>) -> PathBuf {
     let stream = match UnixStream::connect(&path).await {
         Ok(stream) => stream,
         Err(err) => {
@@ -88,6 +89,11 @@ async fn watch(path: PathBuf, board: SharedBoard) -> PathBuf {
         }
         if let Some(pid) = pid {
             lock(&board).take(pid, &record);
+        }
+        if let (Some(spans), Record::Span(span)) = (&spans, record)
+            && span.duration_ms.is_some()
+        {
+            spans.send(*span);
         }
     }
     if let Some(pid) = pid {

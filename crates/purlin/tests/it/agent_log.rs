@@ -52,3 +52,51 @@ fn log_file_has_causes_refusals_and_invalid_lines_but_no_secrets() {
     assert!(bytes["message"].as_str().unwrap().contains("{ nonsense ****"), "{bytes}");
     find("info", "turn");
 }
+
+// R: O1
+#[test]
+fn log_file_has_the_begin_and_end_of_every_flow() {
+    let state = Directory::new();
+    let script = "model usage {\"input\":90,\"output\":7}\nmodel tool list {\"path\":\".\"}\nmodel end\nmodel text \"done\"";
+    let start = Agent::playing(script).env("XDG_STATE_HOME", &state.join("").to_string_lossy());
+    let mut agent = start.ready();
+    let server = json!({ "name": "mute", "command": "no-such-program", "args": [], "env": [] });
+    let params = json!({ "cwd": agent.directory(), "mcpServers": [server] });
+    let session = agent.result("session/new", params)["sessionId"].as_str().unwrap().to_owned();
+    let id = agent.prompt(&session, "go");
+    agent.reply(id);
+    agent.error("session/load", json!({ "sessionId": "nope", "cwd": "/", "mcpServers": [] }));
+    agent.close_input();
+    assert_eq!(agent.wait(DEADLINE).code(), Some(0));
+    let lines = lines(state.path());
+    let of = |operation: &str| -> Vec<&Value> {
+        lines.iter().filter(|line| line["operation"] == operation).collect()
+    };
+    let says = |line: &Value, text: &str| line["message"].as_str().unwrap().contains(text);
+    let [begun, ended] = of("connection")[..] else { panic!("{lines:#?}") };
+    assert!(says(begun, "begun") && begun["request"].is_string(), "{begun}");
+    assert!(says(ended, "ended") && ended["duration_ms"].is_u64(), "{ended}");
+    let [opened, closed] = of("session")[..] else { panic!("{lines:#?}") };
+    assert!(says(opened, "opened: new") && says(closed, "closed"), "{opened} {closed}");
+    let [begun, ended] = of("turn")[..] else { panic!("{lines:#?}") };
+    assert!(says(begun, "begun") && ended["stop"] == "end_turn", "{ended}");
+    assert_eq!((&ended["tokens_in"], &ended["tokens_out"]), (&json!(90), &json!(7)));
+    let [tool, done] = of("tool")[..] else { panic!("{lines:#?}") };
+    assert!(says(tool, "list: begun") && says(done, "list: completed"), "{tool} {done}");
+    assert!(tool["call"].is_string() && done["duration_ms"].is_u64(), "{done}");
+    // Everything in a turn says which call on the wire it belongs to.
+    for line in [begun, ended, tool, done, of("model")[0]] {
+        assert_eq!((&line["session"], &line["request"]), (&json!(session), &json!(id.to_string())));
+    }
+    let servers = of("mcp server");
+    assert!(says(servers[0], "starting") && servers[0]["session"] == json!(session));
+    let failed = servers.iter().find(|line| line["level"] == "warn").unwrap();
+    assert!(failed["duration_ms"].is_u64() && failed["server"] == "mute", "{failed}");
+    // A call that is refused later, too.
+    let [refused] = of("session/load")[..] else { panic!("{lines:#?}") };
+    assert_eq!((&refused["level"], &refused["session"]), (&json!("warn"), &json!("nope")));
+    assert!(refused["request"].is_string() && refused["duration_ms"].is_u64(), "{refused}");
+    for line in &lines {
+        assert!(line["time"].is_string() && line["pid"].is_u64(), "{line}");
+    }
+}

@@ -68,6 +68,7 @@ mod run;
 mod second_process;
 #[cfg(target_os = "linux")]
 mod secrets;
+mod seeing;
 #[cfg(target_os = "linux")]
 #[cfg(unix)]
 mod server;

@@ -17,7 +17,8 @@ pub(super) fn run(
     let offers = bridge::offers_in(request);
     let offers = connection.translator.offers(offers);
     let client = request.client_info.as_ref().map_or("a client without a name", |info| &*info.name);
-    tracing::info!(client = %printable(client), ?offers, "initialize");
+    let (request_id, client) = (id.to_string(), printable(client));
+    tracing::info!(request = request_id, operation = "connection", client, ?offers, "begun");
     if request.protocol_version != ProtocolVersion::V1 {
         tracing::warn!(asked = ?request.protocol_version, "answered with version 1, the only one");
     }

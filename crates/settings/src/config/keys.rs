@@ -92,7 +92,7 @@ use Kind::{
 use ProjectUse::{May, Never, Trusted};
 
 /// All top-level keys.
-pub static KEYS: [TopKey; 24] = [
+pub static KEYS: [TopKey; 25] = [
     top(
         key(
             "$schema",
@@ -274,6 +274,14 @@ pub static KEYS: [TopKey; 24] = [
         Never("it would let the project choose a file to write"),
         "PURLIN_TRACE",
         Some("--trace"),
+    ),
+    top(
+        key(
+            "trace_context",
+            Switch,
+            "Passes the `traceparent` of a prompt on to models and MCP servers, so that their own traces continue the client's; see docs/internals/trace.md.",
+        ),
+        Never("it would let the project decide who learns about the user's traces"),
     ),
     settable(
         key(

@@ -54,7 +54,7 @@ impl Controls {
         let scope = SpanScope::new(self.shared.spans.clone(), Some(self.id.clone()));
         let settings = self.settings.borrow();
         let facts = SpanFacts {
-            request: origin.request.clone(),
+            request: origin.request.as_deref().map(Into::into),
             traceparent: origin.traceparent.clone(),
             cwd: Some(self.cwd.display().to_string()),
             mode: Some(settings.mode.as_str().to_owned()),

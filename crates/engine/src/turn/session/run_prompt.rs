@@ -130,12 +130,12 @@ impl Session {
         }
         let Controls { id, shared, meter, .. } = &self.controls;
         let written = shared.journal.append(id, Record::TurnEnd(stop)).await;
-        span.note(|facts| facts.stop = stop);
+        let usage = meter.tokens().since(&before.tokens);
+        span.note(|facts| (facts.stop, facts.total) = (stop, usage));
         match stop {
             Some(StopReason::Cancelled) => span.end(SpanEnd::Cancelled),
             _ => span.end_with(&answer),
         }
-        let usage = meter.tokens().since(&before.tokens);
         let answer = answer.map(|stop| TurnReport { stop, usage });
         reply.send(match written {
             Ok(()) => answer,

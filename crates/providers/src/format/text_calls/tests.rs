@@ -33,6 +33,7 @@ fn request(result: &str) -> Request {
             spec("list", json!({ "properties": {}, "required": [] })),
         ],
         thinking: Thinking::Default,
+        traceparent: None,
     }
 }
 
