@@ -16,6 +16,7 @@ mod mcp;
 mod model;
 mod programs;
 mod sandbox;
+mod seeing;
 mod stream;
 mod table;
 
@@ -27,7 +28,7 @@ use table::Row;
 /// A benchmark: its name, and the function that measures its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
-const BENCHES: [Bench; 14] = [
+const BENCHES: [Bench; 15] = [
     ("start", life::start),
     ("memory", life::memory),
     ("cancel", life::cancel),
@@ -40,6 +41,7 @@ const BENCHES: [Bench; 14] = [
     ("mcp", mcp::mcp),
     ("instructions", context::instructions),
     ("request", context::request),
+    ("seeing", seeing::seeing),
     ("model", model::model),
     ("chat", chat::chat),
 ];

@@ -198,10 +198,10 @@ impl Board {
         let row = read_row(message);
         let is_out = message.direction == Direction::Out;
         let second = self.second(message.time);
-        if is_out {
-            second.sent += 1
-        } else {
-            second.received += 1
+        let lines = u32::try_from(message.count).unwrap_or(u32::MAX);
+        match is_out {
+            true => second.sent += lines,
+            false => second.received += lines,
         }
         // The call of a reply may have come before anybody looked.
         let nameless = if row.is_reply { "reply" } else { "invalid" };
@@ -213,7 +213,7 @@ impl Board {
         if !self.methods.contains_key(&key) && self.methods.len() >= MAX_METHODS {
             key.1 = "other".to_owned();
         }
-        *self.methods.entry(key).or_default() += 1;
+        *self.methods.entry(key).or_default() += message.count;
         if row.error.is_some() {
             self.error(flow_of(method), message.time);
         }
@@ -221,7 +221,7 @@ impl Board {
             let asks = method == "session/request_permission";
             self.latencies[if asks { 3 } else { 0 }].add(took);
         }
-        self.row(message.session.clone(), message_shown(&row));
+        self.row(message.session.clone(), message_shown(&row, message.count));
     }
 
     fn span(&mut self, span: &SpanRecord) {
@@ -381,10 +381,10 @@ fn flow_of(method: &str) -> &'static str {
     }
 }
 
-fn message_shown(row: &Row) -> Value {
+fn message_shown(row: &Row, count: u64) -> Value {
     json!({
         "time": row.time, "out": row.direction == Direction::Out, "text": row.summary, "reply": row.is_reply,
-        "took": row.duration_ms, "error": row.error, "id": row.id, "bytes": row.bytes, "kind": row.update,
+        "took": row.duration_ms, "error": row.error, "id": row.id, "bytes": row.bytes, "kind": row.update, "count": count,
     })
 }
 

@@ -69,6 +69,9 @@ pub struct MessageRecord {
     pub direction: Direction,
     /// The length of its line in bytes.
     pub bytes: usize,
+    /// How many lines it stands for: those who watch get the chunks of a message together.
+    #[serde(skip_serializing_if = "is_one")]
+    pub count: u64,
     /// The method; for a reply, the method of its call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
@@ -163,6 +166,11 @@ pub struct SpanRecord {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(count: &u64) -> bool {
+    *count == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -190,6 +198,8 @@ pub(crate) struct Line<'a> {
     pub(crate) direction: Option<Direction>,
     #[serde(default)]
     pub(crate) bytes: usize,
+    #[serde(default)]
+    count: Option<u64>,
     #[serde(default)]
     pub(crate) method: Option<String>,
     #[serde(default)]
@@ -254,6 +264,7 @@ impl Record {
                 time: millis(line.time),
                 direction,
                 bytes: line.bytes,
+                count: line.count.unwrap_or(1),
                 method: line.method,
                 id: line.id,
                 session: line.session,

@@ -3,6 +3,7 @@
 //! It never slows anybody down: what the thread cannot keep up with is dropped and counted. Bytes are copied only while
 //! somebody wants messages: a trace file, the log, or a reader who watches. The thread starts with the first thing to do.
 
+mod runs;
 mod work;
 
 use std::fs::File;

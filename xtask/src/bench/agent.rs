@@ -49,7 +49,12 @@ impl Agent {
 
     /// Starts and initializes any agent.
     pub(crate) fn start(program: &Path, arguments: &[&str], data: &Path) -> Result<Agent> {
-        let mut agent = Agent { child: Child::start(program, arguments, data)?, last_id: 0 };
+        Agent::of(Child::start(program, arguments, data)?)
+    }
+
+    /// Initializes an agent that was started.
+    pub(crate) fn of(child: Child) -> Result<Agent> {
+        let mut agent = Agent { child, last_id: 0 };
         agent.initialize()?;
         Ok(agent)
     }

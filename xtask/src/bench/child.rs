@@ -33,12 +33,23 @@ pub(crate) struct Drained {
 
 impl Child {
     /// Starts a program with pipes for input and output, and without the directories of the user.
-    #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates")]
     pub(crate) fn start(program: &Path, arguments: &[&str], data: &Path) -> Result<Child> {
+        Child::start_with(program, arguments, data, &[])
+    }
+
+    /// The same, with more environment variables.
+    #[expect(clippy::disallowed_methods, reason = "xtask sees none of our crates")]
+    pub(crate) fn start_with(
+        program: &Path,
+        arguments: &[&str],
+        data: &Path,
+        environment: &[(&str, &Path)],
+    ) -> Result<Child> {
         let mut process = Command::new(program)
             .args(arguments)
             .env("XDG_DATA_HOME", data)
             .env("XDG_CONFIG_HOME", data)
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -89,6 +100,11 @@ impl Child {
             nanoseconds += first.parse::<u64>()?;
         }
         Ok(Duration::from_nanos(nanoseconds))
+    }
+
+    /// Returns its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
     }
 
     /// Returns a size from the program's status, such as `VmRSS`, in bytes.

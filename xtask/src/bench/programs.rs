@@ -7,9 +7,10 @@ use anyhow::Result;
 use crate::program;
 
 /// The programs that Purlin is compared with, and the servers: built for speed, while Purlin is built for size.
-const LIMITS: [(&str, &str, &str); 6] = [
+const LIMITS: [(&str, &str, &str); 7] = [
     ("purlin", "--example", "echo_sdk"),
     ("purlin", "--example", "plain_writer"),
+    ("purlin", "--example", "plain_copier"),
     ("purlin", "--example", "plain_relay"),
     ("fake_model", "--bin", "fake_model"),
     ("mcp", "--example", "faulty_server"),
@@ -24,6 +25,8 @@ pub(crate) struct Programs {
     pub(crate) echo_sdk: PathBuf,
     /// A loop that writes updates.
     pub(crate) plain_writer: PathBuf,
+    /// A program that stands before an agent and copies bytes.
+    pub(crate) plain_copier: PathBuf,
     /// A relay from a model server to updates.
     pub(crate) plain_relay: PathBuf,
     /// A model server.
@@ -60,6 +63,7 @@ impl Programs {
             purlin: release.join("purlin"),
             echo_sdk: examples.join("echo_sdk"),
             plain_writer: examples.join("plain_writer"),
+            plain_copier: examples.join("plain_copier"),
             plain_relay: examples.join("plain_relay"),
             fake_model: release.join("fake_model"),
             in_process: examples.join("in_process"),

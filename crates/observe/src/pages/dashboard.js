@@ -155,14 +155,15 @@ async function updateLive() {
     const before = list.lastElementChild;
     // Chunks of one kind are counted.
     if (row.kind && before && before.dataset.kind === row.kind && !row.error) {
-      before.dataset.count = Number(before.dataset.count) + 1;
+      before.dataset.count = Number(before.dataset.count) + (row.count || 1);
       before.querySelector(".text").textContent = `${row.text} × ${before.dataset.count}`;
       continue;
     }
     const arrow = row.span ? h("i", { class: `dot k-${row.span}` }) : h("span", { class: `arrow ${row.out ? "out" : "in"}`, title: row.out ? "to the client" : "from the client" }, row.out ? "←" : "→");
     const item = h("li", { class: row.error ? "bad" : "" }, h("span", { class: "mono dim" }, new Date(row.time).toISOString().slice(14, 23)), arrow, h("span", { class: "text" }, row.span ? `${row.span} ${row.text}` : row.text, row.error ? `: ${row.error}` : ""), h("span", { class: "dim num" }, row.took === null ? "" : duration(row.took)));
     item.dataset.kind = row.kind && !row.text.includes("(") ? row.kind : "";
-    item.dataset.count = 1;
+    item.dataset.count = row.count || 1;
+    if (row.count > 1) item.querySelector(".text").textContent = `${row.text} × ${row.count}`;
     list.append(item);
   }
   while (list.children.length > 1000) list.firstElementChild.remove();

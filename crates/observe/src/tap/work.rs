@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use wire::line::{Line, LineDecoder, SizeLimits};
 
+use super::runs::Run;
 use super::{LogRecord, TapOptions};
 #[cfg(unix)]
 use crate::live::Reader;
@@ -50,6 +51,7 @@ pub(super) struct Work {
     recorder: Recorder,
     inbound: Lines,
     outbound: Lines,
+    run: Run,
     sessions: Sessions,
     recent: VecDeque<SpanRecord>,
 }
@@ -66,6 +68,7 @@ impl Work {
             recorder: Recorder::new(options.forced),
             inbound: Lines::new(),
             outbound: Lines::new(),
+            run: Run::default(),
             sessions: Sessions::default(),
             recent: VecDeque::new(),
         }
@@ -119,6 +122,7 @@ impl Work {
             self.publish(&Record::Lost { time, lost });
         }
         let mut records = Vec::new();
+        let has_runs = direction == Direction::Out && self.out.is_none() && self.log.is_none();
         let lines = match direction {
             Direction::In => &mut self.inbound,
             Direction::Out => &mut self.outbound,
@@ -126,8 +130,21 @@ impl Work {
         lines.feed(bytes);
         while let Some(line) = lines.decoder.next_line() {
             match line {
-                Line::Whole(line) => records.extend(self.recorder.take(time, direction, line)),
+                Line::Whole(line) if has_runs && self.run.takes(time, line) => {
+                    records.extend(
+                        Some(&mut self.run).filter(|run| run.is_long()).and_then(Run::take),
+                    );
+                }
+                Line::Whole(line) => {
+                    records.extend(self.run.take());
+                    let first = records.len();
+                    records.extend(self.recorder.take(time, direction, line));
+                    if let Some(record) = records.get(first).filter(|_| has_runs) {
+                        self.run.begin(line, record);
+                    }
+                }
                 Line::TooLong(long) => {
+                    records.extend(self.run.take());
                     records.push(Recorder::too_long(time, direction, long.size));
                 }
             }
@@ -135,7 +152,15 @@ impl Work {
         records.iter().for_each(|record| self.publish(record));
     }
 
+    /// Passes the open run on.
+    fn end_run(&mut self) {
+        if let Some(record) = self.run.take() {
+            self.publish(&record);
+        }
+    }
+
     fn take_span(&mut self, mut span: SpanRecord) {
+        self.end_run();
         span.name = mask_text(&span.name);
         span.error = span.error.map(|error| mask_text(&error));
         let has_ended = span.duration_ms.is_some();
@@ -192,6 +217,7 @@ impl Work {
     }
 
     fn flush(&mut self) {
+        self.end_run();
         if let Some(out) = &mut self.out
             && let Err(err) = out.flush()
         {

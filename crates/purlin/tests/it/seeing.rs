@@ -158,7 +158,7 @@ fn report_is_written_only_after_a_yes() {
     let home = Directory::new();
     home.write("config/purlin/purlin.json", "{}");
     let output = purlin(&home, &["report"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(text(&output).contains("version.txt") && text(&output).contains("add `--yes`"));
     let answered = |answer: &str| {
         let program = env!("CARGO_BIN_EXE_purlin");
@@ -190,7 +190,7 @@ fn report_is_written_only_after_a_yes() {
     assert!(home.join("report.tar.gz").exists());
     // It is not replaced.
     let (code, said) = answered("y\n");
-    assert_eq!(code, Some(1), "{said}");
+    assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("exists already"), "{said}");
 }
 
