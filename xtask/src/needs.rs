@@ -148,6 +148,33 @@ pub(crate) fn chromium() -> Result<()> {
     Ok(())
 }
 
+/// Ensures `promtool`, which checks metrics as Prometheus does. Only this program of its package is unpacked: installing the
+/// package would start a server.
+pub(crate) fn promtool() -> Result<()> {
+    let directory = root().join("target/tools/prometheus");
+    let has = || directory.join("usr/bin/promtool").exists();
+    if has() || !cfg!(target_os = "linux") {
+        return Ok(());
+    }
+    if program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: promtool is missing; unpacking it from the package prometheus");
+        std::fs::create_dir_all(&directory)?;
+        let unpack = format!(
+            "cd '{}' && apt-get download prometheus && dpkg --extract prometheus_*.deb . && rm prometheus_*.deb",
+            directory.display()
+        );
+        if !program::succeeds(&["sh", "-c", &unpack])? && is_root() {
+            program::must_succeed(&["apt-get", "update"])?;
+            program::must_succeed(&["sh", "-c", &unpack])?;
+        }
+    }
+    anyhow::ensure!(
+        has(),
+        "the tests of the metrics need promtool: put it into target/tools/prometheus/usr/bin (on Debian: package prometheus) and run this again"
+    );
+    Ok(())
+}
+
 /// Ensures `tmux`, the terminal in which tests use the terminal client.
 pub(crate) fn tmux() -> Result<()> {
     let has = || program::answer(&["tmux", "-V"]).is_some();

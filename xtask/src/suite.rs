@@ -42,6 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     needs::test_runner()?;
     needs::node_packages()?;
     needs::chromium()?;
+    needs::promtool()?;
     needs::strace()?;
     needs::bubblewrap()?;
     needs::tmux()?;

@@ -408,6 +408,54 @@ mod tests {
 
     // R: O3
     #[test]
+    fn agent_without_spans_is_seen_by_its_messages() {
+        let mut board = Board::default();
+        let process = ProcessInfo { pid: 1, program: "other".to_owned(), ..ProcessInfo::default() };
+        let hello = Record::Process { time: 0, process: Box::new(process), sessions: Vec::new() };
+        board.take(1, &hello);
+        let mut recorder = Recorder::default();
+        let mut take = |board: &mut Board, time, direction, line: &str| {
+            let records = recorder.take(time, direction, line.as_bytes());
+            records.iter().for_each(|record| board.take(1, record));
+        };
+        let update = |update: &str| {
+            format!(
+                r#"{{"method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#
+            )
+        };
+        let prompt = r#"{"id":1,"method":"session/prompt","params":{"sessionId":"s"}}"#;
+        take(&mut board, 1000, Direction::In, prompt);
+        let state = board.state(2000);
+        assert_eq!(state["sessions"][0]["turn_since"], 1000.0, "{state}");
+        for (time, text) in [
+            (
+                1005,
+                r#"{"sessionUpdate":"tool_call","toolCallId":"t","title":"Edit","status":"pending"}"#,
+            ),
+            (1035, r#"{"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed"}"#),
+            (
+                1040,
+                r#"{"sessionUpdate":"usage_update","used":50,"size":200,"cost":{"amount":0.5,"currency":"USD"}}"#,
+            ),
+        ] {
+            take(&mut board, time, Direction::Out, &update(text));
+        }
+        let reply = r#"{"id":1,"result":{"stopReason":"end_turn","usage":{"inputTokens":40,"outputTokens":7,"totalTokens":47}}}"#;
+        take(&mut board, 1050, Direction::Out, reply);
+        let state = board.state(2000);
+        let session = &state["sessions"][0];
+        assert_eq!((&session["turn_since"], &session["turns"]), (&Value::Null, &json!(1)));
+        assert_eq!((&session["context"], &session["window"]), (&json!(50), &json!(200)));
+        assert_eq!((&session["tokens_in"], &session["tokens_out"]), (&json!(40), &json!(7)));
+        assert_eq!(session["cost"], 0.5);
+        // Its first chunk came after 5 ms, and its tool took 30.
+        let counts: Vec<&Value> =
+            state["latencies"].as_array().unwrap().iter().map(|one| &one["count"]).collect();
+        assert_eq!(counts, [&json!(0), &json!(1), &json!(1), &json!(0)]);
+    }
+
+    // R: O3
+    #[test]
     fn rates_errors_and_latencies_are_added_up() {
         let mut board = Board::default();
         hello(&mut board);

@@ -1,8 +1,11 @@
 //! Extensions: their tools, commands and notices, what their hooks decided, and what they showed by themselves.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use engine::ports::{Expanded, Extension, ExtensionContext, Tool, TurnOverrides};
+use engine::ports::{
+    Expanded, Extension, ExtensionContext, IsolatedTurn, Tool, Toolbox, TurnOverrides,
+};
 use engine::words::{Agent, HookOutcome, Moment, Prompt, SessionId, SlashCommand};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -10,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::act::{Operation, RecordedEditor, play};
+use crate::model::{ChoiceValue, value_of};
 use crate::tape::Tape;
 use crate::tool::{self, ToolValue};
 
@@ -41,9 +45,18 @@ enum ExpandedValue {
     Prompt(Prompt),
     With(Prompt, TurnOverrides),
     Answer(String),
-    /// A turn with tools of its own, which is not recorded.
-    Isolated,
+    /// A turn with a model and tools of its own.
+    Isolated {
+        cwd: PathBuf,
+        model: ChoiceValue,
+        tools: Vec<ToolValue>,
+    },
 }
+
+/// Lives as long as the toolbox of an isolated turn: a part of the real one removes its directory at the end.
+struct Kept(#[expect(dead_code, reason = "it is only dropped")] Arc<Toolbox>);
+
+impl Extension for Kept {}
 
 impl TapedExtension {
     pub(crate) fn new(
@@ -78,6 +91,17 @@ impl TapedExtension {
         let tools: Tools = real.iter().map(wrap).collect();
         *last = Some((Origin::Real(real), Arc::clone(&tools)));
         tools
+    }
+
+    /// Wraps what an isolated turn asks and calls.
+    fn recorded(&self, expanded: Expanded) -> Expanded {
+        let Expanded::Isolated(IsolatedTurn { cwd, model, toolbox }) = expanded else {
+            return expanded;
+        };
+        let wrap = |inner: &Arc<dyn Tool>| tool::tool(&self.tape, &self.session, inner);
+        let tools = toolbox.now().iter().map(wrap).collect();
+        let toolbox = Arc::new(Toolbox::new(tools, vec![Arc::new(Kept(toolbox))]));
+        Expanded::Isolated(IsolatedTurn { cwd, model: self.tape.model(&model), toolbox })
     }
 
     fn played_tools(&self) -> Tools {
@@ -167,23 +191,21 @@ impl Extension for TapedExtension {
                     None => Expanded::Prompt(prompt),
                 };
                 let value = ExpandedValue::of(&expanded);
-                real = Some(expanded);
+                real = Some(self.recorded(expanded));
                 value
             };
             let value = self.tape.step(&key, expand).await;
-            match (real, value, &self.tape) {
-                (Some(expanded), ..) => expanded,
-                (None, ExpandedValue::Prompt(prompt), _) => Expanded::Prompt(prompt),
-                (None, ExpandedValue::With(prompt, more), _) => Expanded::With(prompt, more),
-                (None, ExpandedValue::Answer(text), _) => Expanded::Answer(text),
-                (None, ExpandedValue::Isolated, tape) => {
-                    if let Tape::Play(player) = tape {
-                        player.fail(
-                            "a turn with tools of its own, such as /tour, cannot be replayed"
-                                .to_owned(),
-                        );
-                    }
-                    std::future::pending().await
+            match (real, value) {
+                (Some(expanded), _) => expanded,
+                (None, ExpandedValue::Prompt(prompt)) => Expanded::Prompt(prompt),
+                (None, ExpandedValue::With(prompt, more)) => Expanded::With(prompt, more),
+                (None, ExpandedValue::Answer(text)) => Expanded::Answer(text),
+                (None, ExpandedValue::Isolated { cwd, model, tools }) => {
+                    let make = |value| tool::played(&self.tape, &self.session, value);
+                    let tools = tools.into_iter().map(make).collect();
+                    let toolbox = Arc::new(Toolbox::new(tools, Vec::new()));
+                    let model = self.tape.played_model(model);
+                    Expanded::Isolated(IsolatedTurn { cwd, model, toolbox })
                 }
             }
         }
@@ -199,7 +221,11 @@ impl ExpandedValue {
                 ExpandedValue::With(prompt.clone(), overrides.clone())
             }
             Expanded::Answer(text) => ExpandedValue::Answer(text.clone()),
-            Expanded::Isolated(_) => ExpandedValue::Isolated,
+            Expanded::Isolated(IsolatedTurn { cwd, model, toolbox }) => ExpandedValue::Isolated {
+                cwd: cwd.clone(),
+                model: value_of(model),
+                tools: toolbox.now().iter().map(|tool| ToolValue::of(&**tool)).collect(),
+            },
         }
     }
 }

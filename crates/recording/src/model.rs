@@ -16,7 +16,7 @@ use crate::tape::Tape;
 
 /// A model as it is written.
 #[derive(Serialize, Deserialize)]
-struct ChoiceValue {
+pub(crate) struct ChoiceValue {
     id: ModelId,
     name: String,
     context_size: u64,
@@ -59,13 +59,13 @@ impl Tape {
         })
     }
 
-    fn model(&self, choice: &ModelChoice) -> ModelChoice {
+    pub(crate) fn model(&self, choice: &ModelChoice) -> ModelChoice {
         let inner = Some(Arc::clone(&choice.model));
         let model = TapedModel { tape: self.clone(), id: choice.id.clone(), inner };
         ModelChoice { model: Arc::new(model), ..choice.clone() }
     }
 
-    fn played_model(&self, value: ChoiceValue) -> ModelChoice {
+    pub(crate) fn played_model(&self, value: ChoiceValue) -> ModelChoice {
         let ChoiceValue { id, name, context_size, price, can_think, profile } = value;
         let model = TapedModel { tape: self.clone(), id: id.clone(), inner: None };
         let model = Arc::new(model);
@@ -73,7 +73,7 @@ impl Tape {
     }
 }
 
-fn value_of(choice: &ModelChoice) -> ChoiceValue {
+pub(crate) fn value_of(choice: &ModelChoice) -> ChoiceValue {
     ChoiceValue {
         id: choice.id.clone(),
         name: choice.name.clone(),

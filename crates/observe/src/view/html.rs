@@ -1,10 +1,12 @@
 //! The page: one file with everything in it, which needs no network. Its data are blocks of JSON arrays, written while the
 //! trace is read, so that the size of the trace does not matter here; the page draws only what is visible.
 
+use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{escaped, has_spans, open};
@@ -51,7 +53,15 @@ pub fn page(file: &Path, filter: &Filter, out: &mut impl Write) -> io::Result<us
         .replace("{{title}}", &format!("{} – Purlin trace", escaped(&name)))
         .replace("{{css}}", &STYLES.concat());
     out.write_all(head.as_bytes())?;
-    let mut data = Data { out, max_body, start: None, sessions: Vec::new(), block: 0, cut: 0 };
+    let mut data = Data {
+        out,
+        max_body,
+        start: None,
+        sessions: Vec::new(),
+        block: 0,
+        cut: 0,
+        text: Vec::new(),
+    };
     let mut deriver = derived.then(Deriver::default);
     let bad = each(open(file)?, |item| {
         if !filter.takes(&item) {
@@ -79,7 +89,7 @@ pub fn page(file: &Path, filter: &Filter, out: &mut impl Write) -> io::Result<us
         "derived": derived, "bad": bad, "cut": data.cut,
     });
     out.write_all(b"<script type=\"application/json\" id=\"about\">")?;
-    out.write_all(inert(&about).as_bytes())?;
+    write_inert(out, about.to_string().as_bytes())?;
     out.write_all(b"</script>")?;
     let rest = rest.replace("{{nonce}}", &nonce).replace("{{js}}", &SCRIPTS.concat());
     out.write_all(rest.as_bytes())?;
@@ -87,8 +97,13 @@ pub fn page(file: &Path, filter: &Filter, out: &mut impl Write) -> io::Result<us
 }
 
 /// Writes JSON so that no text in it can end the element it stands in.
-fn inert(value: &Value) -> String {
-    value.to_string().replace('<', "\\u003c")
+fn write_inert(out: &mut impl Write, json: &[u8]) -> io::Result<()> {
+    let mut parts = json.split(|byte| *byte == b'<');
+    out.write_all(parts.next().unwrap_or_default())?;
+    parts.try_for_each(|part| {
+        out.write_all(b"\\u003c")?;
+        out.write_all(part)
+    })
 }
 
 /// The data of the page, while they are written.
@@ -102,6 +117,8 @@ struct Data<'a, W> {
     block: usize,
     /// How many messages were cut.
     cut: u64,
+    /// The buffer of a line.
+    text: Vec<u8>,
 }
 
 impl<W: Write> Data<'_, W> {
@@ -112,26 +129,28 @@ impl<W: Write> Data<'_, W> {
         let body = body.map(|body| match body.len() > max_body {
             true => {
                 self.cut += 1;
-                format!("{}… ({} bytes)", &body[..body.floor_char_boundary(max_body)], body.len())
+                let shown = &body[..body.floor_char_boundary(max_body)];
+                Cow::Owned(format!("{shown}… ({} bytes)", body.len()))
             }
-            false => body.to_owned(),
+            false => Cow::Borrowed(body),
         });
-        let line = json!([
+        // A tuple: a value of JSON would copy every text.
+        let line = (
             "m",
             time,
             u8::from(row.direction == Direction::Out),
             row.bytes,
-            row.method,
-            row.id,
+            &row.method,
+            &row.id,
             session,
             row.duration_ms,
             u8::from(row.is_reply),
-            row.summary,
-            row.error,
-            row.update,
-            row.call,
+            &row.summary,
+            &row.error,
+            &row.update,
+            &row.call,
             body,
-        ]);
+        );
         self.write(&line)
     }
 
@@ -186,15 +205,18 @@ impl<W: Write> Data<'_, W> {
         i64::try_from(index).unwrap_or(-1)
     }
 
-    fn write(&mut self, line: &Value) -> io::Result<()> {
-        let text = inert(line);
+    fn write(&mut self, line: &impl Serialize) -> io::Result<()> {
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        serde_json::to_writer(&mut text, line)?;
         let before: &[u8] = match self.block {
             0 => b"<script type=\"application/json\" class=\"rows\">[",
             _ => b",\n",
         };
         self.out.write_all(before)?;
-        self.out.write_all(text.as_bytes())?;
+        write_inert(self.out, &text)?;
         self.block += text.len();
+        self.text = text;
         if self.block > BLOCK {
             self.end_block()?;
         }

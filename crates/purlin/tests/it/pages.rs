@@ -7,6 +7,10 @@ use crate::directory::Directory;
 
 const PAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pages");
 
+/// Checks metrics as Prometheus does; `cargo xtask test` installs it.
+const PROMTOOL: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/prometheus/usr/bin/promtool");
+
 /// Runs a script with the program and a directory. The script says what is wrong.
 #[expect(clippy::disallowed_methods, reason = "the script is no child of an agent")]
 fn check(script: &str) {
@@ -14,11 +18,13 @@ fn check(script: &str) {
         Path::new(PAGES).join("node_modules").exists(),
         "the packages of {PAGES} are missing: run cargo xtask test"
     );
+    assert!(Path::new(PROMTOOL).exists(), "{PROMTOOL} is missing: run cargo xtask test");
     let directory = Directory::new();
     let output = Command::new("node")
         .arg(Path::new(PAGES).join(script))
         .arg(env!("CARGO_BIN_EXE_purlin"))
         .arg(directory.join(""))
+        .arg(PROMTOOL)
         .output()
         .expect("node is missing: run cargo xtask test");
     let said = String::from_utf8_lossy(&output.stderr);

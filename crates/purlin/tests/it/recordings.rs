@@ -101,6 +101,27 @@ fn process_that_was_killed_can_be_replayed_up_to_there() {
     assert!(text.starts_with("Identical: "), "{text}");
 }
 
+/// The key is masked, but its provider is not forgotten.
+#[test]
+fn log_in_with_a_masked_key_is_replayed() {
+    let directory = Directory::new();
+    let recording = directory.join("recording");
+    let mut agent = Agent::playing("model text \"one\"").recording_to(&recording).ready();
+    let key = serde_json::json!({ "key": "sk-ant-canary-0123456789" });
+    let login =
+        |key: serde_json::Value| serde_json::json!({ "methodId": "api_key", "credentials": key });
+    agent.result("authenticate", login(key));
+    agent.error("authenticate", login(serde_json::json!({ "key": "canary-of-nobody" })));
+    let session = agent.open();
+    let id = agent.prompt(&session, "go");
+    agent.reply(id);
+    agent.close_input();
+    assert_eq!(agent.wait(DEADLINE).code(), Some(0));
+    let (text, code) = replay(&recording);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(!std::fs::read_to_string(recording.join("entries.jsonl")).unwrap().contains("canary"));
+}
+
 #[test]
 fn second_recording_does_not_replace_the_first() {
     let (_directory, recording) = record();

@@ -1,7 +1,11 @@
 // What the checks of the pages share: a browser, an agent, and assertions that say what was seen.
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
+
+/** The example agent of the protocol's SDK. */
+export const SDK_AGENT = fileURLToPath(new URL("../agents/node_modules/acp-example/dist/examples/agent.js", import.meta.url));
 
 export const XSS = `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`;
 
@@ -31,6 +35,24 @@ export async function until(what, look) {
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
   throw new Error(`${what}: ${JSON.stringify(seen)}`);
+}
+
+/** Checks that a page fits in three sizes, light and dark: nothing scrolls sideways, and text can be told from what is behind it. */
+export async function checkSizes(page, what) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const [width, height] of [[1280, 900], [820, 1000], [400, 800]]) {
+      await page.setViewportSize({ width, height });
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert(wide <= width, `${what} is ${wide} wide in a window of ${width}, ${colorScheme}`);
+      const [text, behind] = await page.evaluate(() => {
+        const style = getComputedStyle(document.body);
+        const light = (color) => color.match(/[\d.]+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0) / 3;
+        return [light(style.color), light(style.backgroundColor)];
+      });
+      assert(colorScheme === "dark" ? text - behind > 100 : behind - text > 100, `${what}, ${colorScheme}: text ${text} on ${behind}`);
+    }
+  }
 }
 
 export function launch() {

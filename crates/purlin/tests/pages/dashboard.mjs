@@ -1,10 +1,10 @@
 // Checks the dashboard in a browser, with an agent that streams. Arguments: the program, a folder to work in.
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { Agent, XSS, assert, launch, openPage, until } from "./browser.mjs";
+import { Agent, SDK_AGENT, XSS, assert, checkSizes, launch, openPage, until } from "./browser.mjs";
 
-const [, , program, folder] = process.argv;
+const [, , program, folder, promtool] = process.argv;
 const script = `${folder}/script.acp`;
 const work = `${folder}/work`;
 mkdirSync(work);
@@ -38,6 +38,8 @@ try {
   const metrics = await (await get("/metrics", { authorization: `Bearer ${token}` })).text();
   assert(/purlin_messages_total\{direction="out",method="session\/update agent_message_chunk"\} \d+/.test(metrics), metrics);
   assert(/purlin_errors_total\{flow="tool"\} 1/.test(metrics), metrics);
+  // Says what is wrong with the format, and fails then.
+  execFileSync(promtool, ["check", "metrics"], { input: metrics });
   assert((await get("/metrics", {})).status === 403, "the metrics need no token");
   assert((await get("/state", { authorization: `Bearer ${token}`, origin: "http://evil.example" })).status === 403, "another origin may ask");
   const all = metrics + (await (await get("/state", { authorization: `Bearer ${token}` })).text()) + (await (await get(`/session?id=${session}&after=0`, { authorization: `Bearer ${token}` })).text());
@@ -48,9 +50,21 @@ try {
   assert((await page.evaluate(() => window.hacked)) === undefined, "a title was run");
   assert((await page.locator("img, iframe").count()) === 0, "a title became markup");
   assert(problems.length === 0, problems.join("\n"));
-  await page.setViewportSize({ width: 400, height: 800 });
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-  assert(wide <= 400, `the dashboard is ${wide} wide`);
+  // An agent of others, behind `purlin tap`: its turns, tools and waits are seen, too.
+  const tools = async () => Number(/duration_seconds_count\{operation="tool"\} (\d+)/.exec(await (await get("/metrics", { authorization: `Bearer ${token}` })).text())[1]);
+  const before = await tools();
+  const foreign = new Agent(program, ["tap", "--", "node", SDK_AGENT], env);
+  const theirs = await foreign.session(work);
+  await until("the tapped agent is shown", async () => (await page.locator("#processes tr:not(.gone)").allInnerTexts()).some((text) => text.includes("node")));
+  const answered = foreign.prompt(theirs, "improve it");
+  await until("its session runs", async () => (await page.locator("#sessions tr:not(.gone) .state").allInnerTexts()).some((text) => text.startsWith("runs")));
+  await answered;
+  await until("its tools are counted", async () => (await tools()) >= before + 2);
+  await until("its session is idle", async () => (await page.locator("#sessions tr:not(.gone) .state").allInnerTexts()).some((text) => text.startsWith("idle")));
+  await foreign.end();
+  await until("its end is noticed", async () => (await page.locator("#processes tr.gone").count()) === 2);
+  assert(problems.length === 0, problems.join("\n"));
+  await checkSizes(page, "the dashboard");
   void ended;
   console.log("ok");
 } finally {

@@ -1,7 +1,7 @@
 // Checks the page of a trace in a browser. Arguments: the program, a folder to work in.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
-import { Agent, XSS, assert, launch, openPage, until } from "./browser.mjs";
+import { Agent, SDK_AGENT, XSS, assert, checkSizes, launch, openPage, until } from "./browser.mjs";
 
 const [, , program, folder] = process.argv;
 const script = `${folder}/script.acp`, trace = `${folder}/trace.jsonl`, html = `${folder}/page.html`;
@@ -64,12 +64,24 @@ try {
   assert((await page.locator("img, iframe, object").count()) === 0, "text of the trace became markup");
   assert(problems.length === 0, problems.join("\n"));
   // A narrow window does not scroll sideways.
-  await page.setViewportSize({ width: 400, height: 800 });
   for (const tab of ["sequence", "timing", "errors", "profile"]) {
     await page.click(`[data-tab=${tab}]`);
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-    assert(wide <= 400, `${tab} is ${wide} wide`);
+    await checkSizes(page, tab);
   }
+  // An agent of others, through `purlin tap`: its spans come from its messages.
+  const tapped = `${folder}/tapped.jsonl`, view = `${folder}/tapped.html`;
+  const foreign = new Agent(program, ["tap", "--trace", tapped, "--", "node", SDK_AGENT], env);
+  await foreign.prompt(await foreign.session(`${folder}/work`), "improve it");
+  await foreign.end();
+  execFileSync(program, ["trace", tapped, "--html", view], { env: { ...process.env, ...env } });
+  const other = await openPage(browser, `file://${view}`, "file://");
+  assert((await other.page.locator("#view").innerText()).includes("Turn 1"), "no turn of the tapped agent");
+  await other.page.click("[data-tab=timing]");
+  for (const kind of ["turn", "tool", "permission"]) await until(`a ${kind} of the tapped agent`, async () => (await other.page.locator(`.bar.k-${kind}`).count()) > 0);
+  await other.page.click("[data-tab=errors]");
+  await other.page.click("[data-tab=profile]");
+  assert((await other.page.locator("#view").innerText()).includes("p95"), "no profile of the tapped agent");
+  assert(other.problems.length === 0, other.problems.join("\n"));
   console.log("ok");
 } finally {
   await browser.close();

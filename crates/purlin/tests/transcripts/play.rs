@@ -17,8 +17,6 @@ const NO_CHAPTERS: [&str; 2] = ["judge", "schema"];
 
 /// The chapters that are also recorded and replayed; that takes time, so not all are.
 const REPLAYED: [&str; 5] = ["agents", "context", "custom", "prompt", "session"];
-/// Turns with tools of their own are not recorded.
-const NOT_REPLAYED: &str = "prompt/tour";
 
 /// A transcript and where it is.
 pub(crate) struct Loaded {
@@ -76,7 +74,7 @@ impl Loaded {
     /// Returns whether it is also recorded and replayed.
     pub(crate) fn is_replayed(&self) -> bool {
         let chapter = self.name.split('/').next().unwrap_or_default();
-        REPLAYED.contains(&chapter) && self.name != NOT_REPLAYED
+        REPLAYED.contains(&chapter)
     }
 
     /// Returns whether the model is behind HTTP, in the format of OpenAI Chat Completions.

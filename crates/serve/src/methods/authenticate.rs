@@ -28,13 +28,19 @@ pub(super) fn run(
         }
         (KEY_LOGIN, Some(key)) => {
             let named = given.and_then(|given| given.provider.as_deref());
-            let Some(provider) = named.or_else(|| provider_of_key(key)) else {
+            let provider = named.or_else(|| provider_of_key(key)).map(str::to_owned);
+            // The key is masked in a recording, so what it says is recorded.
+            let provider = match &connection.services.tape {
+                Some(tape) => tape.next("provider of a key", || provider),
+                None => provider,
+            };
+            let Some(provider) = provider else {
                 return Err(fault::at(
                     "credentials.provider",
                     "'credentials.provider' is required for this key".to_owned(),
                 ));
             };
-            connection.services.keys.iter().for_each(|keys| keys.give(provider, key));
+            connection.services.keys.iter().for_each(|keys| keys.give(&provider, key));
         }
         _ => {
             return Err(fault::at(
