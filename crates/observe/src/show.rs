@@ -18,6 +18,9 @@ pub struct Filter {
     pub errors: bool,
     /// Those that took at least this long, in milliseconds.
     pub min_ms: Option<f64>,
+    /// Those from this time on: milliseconds since 1970. Messages of the second before are taken, too: the call that begins a
+    /// turn is on the wire before it.
+    pub since: Option<f64>,
 }
 
 impl Filter {
@@ -33,11 +36,16 @@ impl Filter {
             }
             Item::Other(_) => (None, [None, None], false, None),
         };
+        let time = match item {
+            Item::Message(row, _) => row.time + 1000.0,
+            Item::Other(record) => record.time(),
+        };
         let has_session = |id: &String| session.is_some_and(|session| session.starts_with(&**id));
         let has_words =
             |part: &String| words.iter().flatten().any(|words| words.contains(part.as_str()));
         self.session.as_ref().is_none_or(has_session)
             && self.method.as_ref().is_none_or(has_words)
+            && self.since.is_none_or(|since| time >= since)
             && (!self.errors || is_error)
             && self.min_ms.is_none_or(|least| took.is_some_and(|took| took >= least))
     }

@@ -39,18 +39,25 @@ pub(crate) fn run(args: &LogsArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = std::io::stdout().lock();
+    let path = log::file_path();
+    let mut seen = 0;
     for file in &files {
-        show(file, 0, args, &mut out)?;
+        let end = show(file, 0, args, &mut out)?;
+        if Some(file) == path.as_ref() {
+            seen = end;
+        }
     }
-    let Some(path) = log::file_path().filter(|_| args.follow) else {
+    let Some(path) = path.filter(|_| args.follow) else {
         return Ok(ExitCode::SUCCESS);
     };
-    let mut seen = std::fs::metadata(&path).map_or(0, |about| about.len());
     loop {
         std::thread::sleep(POLL);
         let length = std::fs::metadata(&path).map_or(0, |about| about.len());
         if length < seen {
             // It was renamed, and a new one begins.
+            if let Some(renamed) = log::files().iter().rev().nth(1) {
+                show(renamed, seen, args, &mut out)?;
+            }
             seen = 0;
         }
         if length > seen {

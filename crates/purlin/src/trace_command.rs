@@ -67,6 +67,7 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
         method: args.method.clone(),
         errors: args.errors,
         min_ms: args.slower_than,
+        since: None,
     };
     if let Some(url) = &args.otlp {
         return push(file, url);
@@ -94,13 +95,26 @@ pub(crate) fn run(args: TraceArgs) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// Says which file cannot be written.
 pub(crate) fn write_page(file: &Path, filter: &Filter, page: &Path) -> anyhow::Result<usize> {
+    write_page_from(file, filter, None, page)
+}
+
+/// The same, from a call of the client on, named by its id as JSON.
+///
+/// # Errors
+/// Says which file cannot be written.
+pub(crate) fn write_page_from(
+    file: &Path,
+    filter: &Filter,
+    call: Option<&str>,
+    page: &Path,
+) -> anyhow::Result<usize> {
     let mut options = File::options();
     options.create(true).truncate(true).write(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let out = options.open(page).with_context(|| format!("cannot write {}", page.display()))?;
     let mut out = BufWriter::with_capacity(256 * 1024, out);
-    let bad = view::page(file, filter, &mut out)?;
+    let bad = view::page(file, filter, call, &mut out)?;
     out.flush()?;
     Ok(bad)
 }

@@ -81,8 +81,11 @@ fn write(observer: &Observer, session: &str) -> anyhow::Result<Option<PathBuf>> 
     let name = format!("{}-{}", safe(session), spans[0].time.round());
     let page = directory.join(format!("{name}.html"));
     if let Some(file) = observer.trace_file() {
-        let filter = Filter { session: Some(session.to_owned()), ..Filter::default() };
-        trace_command::write_page(file, &filter, &page)?;
+        let turn = spans.iter().find(|span| span.kind == "turn");
+        let since = turn.map(|turn| turn.time);
+        let filter = Filter { session: Some(session.to_owned()), since, ..Filter::default() };
+        let call = turn.and_then(|turn| Some(turn.request.as_ref()?.to_string()));
+        trace_command::write_page_from(file, &filter, call.as_deref(), &page)?;
         return Ok(Some(page));
     }
     let file = directory.join(format!("{name}.jsonl"));

@@ -189,6 +189,12 @@ impl SpanScope {
         SpanScope { parent: Some(span.id), request, context, ..self.clone() }
     }
 
+    /// Returns the id of the turn's call on the wire, for the log.
+    #[must_use]
+    pub fn request(&self) -> &str {
+        self.request.as_deref().unwrap_or_default()
+    }
+
     /// Returns the context that the receiver of a request gets, if there is one to pass on: the client's trace, with the
     /// request's span as the parent.
     #[must_use]

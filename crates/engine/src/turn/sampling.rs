@@ -119,7 +119,10 @@ async fn receive(
             }
             Some(ModelEvent::Waiting { reason, remaining }) => {
                 let why = retry_notice(&reason, remaining);
-                tracing::warn!(session = %cx.conversation.session, model = %draft.model, "{why}");
+                let (session, request) =
+                    (cx.conversation.session.as_str(), cx.turn.spans.request());
+                let model = draft.model.as_str();
+                tracing::warn!(session, request, operation = "model", model, "{why}");
                 cx.turn.retries += 1;
                 span.note(|facts| facts.retries += 1);
                 if cx.turn.retries > MAX_RETRIES {

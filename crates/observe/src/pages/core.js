@@ -53,6 +53,8 @@ class VirtualList {
     this.draw = draw;
     this.rows = [];
     this.selected = -1;
+    // The elements that exist, by index. Those that stay visible are used again.
+    this.drawn = new Map();
     this.sizer = h("div", { class: "sizer" });
     this.scroll = h("div", { class: "scroll", tabindex: "0", role: "listbox", "aria-label": label }, this.sizer);
     element.append(this.scroll);
@@ -63,6 +65,9 @@ class VirtualList {
   }
   set(rows) {
     this.rows = rows;
+    // A row may look different now.
+    this.drawn.clear();
+    this.sizer.replaceChildren();
     // A browser allows no element to be much higher than this, so a longer list is scrolled faster than it is drawn.
     this.full = rows.length * this.height;
     this.shown = Math.min(this.full, 8e6);
@@ -82,19 +87,32 @@ class VirtualList {
     const first = Math.max(0, Math.floor(top / this.height) - 4);
     const last = Math.min(this.rows.length, Math.ceil((top + view) / this.height) + 4);
     const shift = this.scroll.scrollTop - top;
-    const drawn = [];
-    for (let index = first; index < last; index++) {
-      const row = this.draw(this.rows[index], index);
-      row.style.top = `${index * this.height + shift}px`;
-      row.style.height = `${this.height}px`;
-      row.id = `row-${index}`;
-      row.setAttribute("role", "option");
-      row.setAttribute("aria-selected", index === this.selected);
-      if (index === this.selected) row.classList.add("sel");
-      row.addEventListener("click", () => this.select(index, true));
-      drawn.push(row);
+    for (const [index, row] of this.drawn) {
+      if (index >= first && index < last) continue;
+      row.remove();
+      this.drawn.delete(index);
     }
-    this.sizer.replaceChildren(...drawn);
+    let at = this.sizer.firstChild;
+    for (let index = first; index < last; index++) {
+      let row = this.drawn.get(index);
+      if (!row) {
+        row = this.make(index);
+        this.drawn.set(index, row);
+      }
+      row.style.top = `${index * this.height + shift}px`;
+      row.setAttribute("aria-selected", index === this.selected);
+      row.classList.toggle("sel", index === this.selected);
+      if (row === at) at = at.nextSibling;
+      else this.sizer.insertBefore(row, at);
+    }
+  }
+  make(index) {
+    const row = this.draw(this.rows[index], index);
+    row.style.height = `${this.height}px`;
+    row.id = `row-${index}`;
+    row.setAttribute("role", "option");
+    row.addEventListener("click", () => this.select(index, true));
+    return row;
   }
   select(index, open) {
     if (index < 0 || index >= this.rows.length) return;

@@ -16,7 +16,7 @@ function show(tab) {
 }
 function start() {
   readTrace();
-  const errors = trace.messages.filter((message) => message.error).length + trace.spans.filter((span) => span.error).length;
+  const errors = findErrors().length;
   const when = new Date(trace.start);
   document.getElementById("facts").replaceChildren(`${trace.file} · ${when.toISOString().slice(0, 19).replace("T", " ")} UTC · ${trace.messages.length.toLocaleString("en")} messages, ${trace.spans.length.toLocaleString("en")} spans${trace.derived ? " (derived from the messages)" : ""} · ${duration(trace.end)} · ${errors} ${errors === 1 ? "error" : "errors"}${trace.cut ? ` · ${trace.cut.toLocaleString("en")} long messages cut; the file has them whole` : ""}${trace.bad ? ` · ${trace.bad} lines skipped` : ""}`);
   const select = document.getElementById("session");

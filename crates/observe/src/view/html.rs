@@ -34,11 +34,17 @@ const MAX_BODY: usize = 64 * 1024;
 const MAX_BODY_OF_LARGE: usize = 160;
 const LARGE: u64 = 24 * 1024 * 1024;
 
-/// Writes the page of a trace. Returns how many lines are not part of a trace.
+/// Writes the page of a trace, without the messages before a call of the client if its id is given. Returns how many lines are
+/// not part of a trace.
 ///
 /// # Errors
 /// Fails if the trace cannot be read or the page cannot be written.
-pub fn page(file: &Path, filter: &Filter, out: &mut impl Write) -> io::Result<usize> {
+pub fn page(
+    file: &Path,
+    filter: &Filter,
+    call: Option<&str>,
+    out: &mut impl Write,
+) -> io::Result<usize> {
     let derived = !has_spans(file)?;
     let max_body = match std::fs::metadata(file)?.len() > LARGE {
         true => MAX_BODY_OF_LARGE,
@@ -63,12 +69,18 @@ pub fn page(file: &Path, filter: &Filter, out: &mut impl Write) -> io::Result<us
         text: Vec::new(),
     };
     let mut deriver = derived.then(Deriver::default);
+    let mut has_begun = call.is_none();
     let bad = each(open(file)?, |item| {
         if !filter.takes(&item) {
             return Ok(());
         }
         match item {
             Item::Message(row, body) => {
+                let is_call = row.direction == Direction::In && !row.is_reply;
+                has_begun = has_begun || (is_call && row.id.as_deref() == call);
+                if !has_begun {
+                    return Ok(());
+                }
                 data.message(&row, body)?;
                 let spans = deriver.as_mut().map(|deriver| deriver.take(&row));
                 spans.unwrap_or_default().iter().try_for_each(|span| data.span(span))
@@ -258,7 +270,7 @@ mod tests {
         let file = directory.path().join("<b>.jsonl");
         std::fs::write(&file, text).unwrap();
         let mut out = Vec::new();
-        let bad = page(&file, &Filter::default(), &mut out).unwrap();
+        let bad = page(&file, &Filter::default(), None, &mut out).unwrap();
         let page = String::from_utf8(out).unwrap();
         assert_eq!(bad, 1);
         assert!(!page.contains("<img") && !page.contains("<b>.jsonl"), "markup got through");

@@ -333,3 +333,67 @@ fn cost_and_the_reply_have_the_numbers_of_the_spans() {
     let costs = crate::models::updates(&seen, "usage_update");
     assert_eq!(costs.last().unwrap()["cost"]["amount"], json!(dollars));
 }
+
+// R: O2
+#[test]
+#[cfg(unix)]
+fn trace_command_names_a_private_page_of_the_last_turn() {
+    let state = Directory::new();
+    for trace in ["", "trace.jsonl"] {
+        let script = "model text \"first answer\"\nmodel end\nmodel text \"second answer\"";
+        let start = Agent::playing(script).env("XDG_STATE_HOME", &state.join("").to_string_lossy());
+        let file = state.join("trace.jsonl").to_string_lossy().into_owned();
+        let start = if trace.is_empty() { start } else { start.env("PURLIN_TRACE", &file) };
+        let (mut agent, session) = start.session();
+        let (_, seen) = ask(&mut agent, &session, "/trace");
+        assert!(text_of(&session, &seen).contains("No turn"), "{seen:?}");
+        ask(&mut agent, &session, "one");
+        ask(&mut agent, &session, "two");
+        let (_, seen) = ask(&mut agent, &session, "/trace");
+        let said = text_of(&session, &seen);
+        let page = said.split('`').nth(1).unwrap_or_else(|| panic!("no path in {said}"));
+        let mode = std::os::unix::fs::PermissionsExt::mode(
+            &std::fs::metadata(page).unwrap().permissions(),
+        );
+        assert_eq!(mode & 0o777, 0o600);
+        let page = std::fs::read_to_string(page).unwrap();
+        let turns = page.matches("\"turn\",\"turn\"").count();
+        assert_eq!(turns, 1, "{trace}");
+        // With a trace, the messages of the turn are on the page, too.
+        let has = ["second answer", "first answer"].map(|text| page.contains(text));
+        assert_eq!(has, [!trace.is_empty(), false], "{trace}");
+        agent.close_input();
+        assert_eq!(agent.wait(DEADLINE).code(), Some(0));
+    }
+}
+
+/// Nothing listens: who wants to see an agent connects to its socket in a private directory.
+// R: O3
+#[test]
+#[cfg(target_os = "linux")]
+fn agent_opens_no_port() {
+    let runtime = Directory::new();
+    let start = Agent::playing("model text \"one\"");
+    let (mut agent, session) =
+        start.env("XDG_RUNTIME_DIR", &runtime.join("").to_string_lossy()).session();
+    ask(&mut agent, &session, "go");
+    let socket = runtime.join(format!("purlin/{}.sock", agent.pid()));
+    crate::agent::wait_until("the socket exists", DEADLINE, || socket.exists());
+    let fds = std::fs::read_dir(format!("/proc/{}/fd", agent.pid())).unwrap();
+    let links = fds.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
+    let sockets: Vec<String> = links
+        .filter_map(|link| {
+            Some(link.to_str()?.strip_prefix("socket:[")?.trim_end_matches(']').to_owned())
+        })
+        .collect();
+    assert!(!sockets.is_empty(), "not even the socket for those who watch");
+    for table in ["tcp", "tcp6", "udp", "udp6"] {
+        let table = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
+        for line in table.lines().skip(1) {
+            let inode = line.split_whitespace().nth(9).unwrap_or_default();
+            assert!(!sockets.iter().any(|socket| socket == inode), "{line}");
+        }
+    }
+    let directory = std::fs::metadata(runtime.join("purlin")).unwrap();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&directory.permissions()) & 0o777, 0o700);
+}

@@ -62,6 +62,26 @@ fn turn_continues_without_its_connection_and_nothing_is_lost_or_repeated() {
     assert_eq!(text_of(&more), "");
 }
 
+// R: O1
+#[test]
+fn log_of_a_server_has_the_turns_of_its_sessions() {
+    let directory = Directory::new();
+    directory.write("script.acp", &numbered_script(3, 0));
+    let server = Server::start(&directory, &[]);
+    let mut client = Client::connect(&server);
+    let session = client.open(&directory);
+    client.call("session/prompt", &prompt(&session, "p1"), &mut Vec::new());
+    drop(client);
+    server.terminate();
+    server.exit_status();
+    let log = std::fs::read_to_string(directory.join("state/purlin/log/purlin.log")).unwrap();
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let turns: Vec<Value> = lines.filter(|line| line["operation"] == "turn").collect();
+    assert_eq!(turns.len(), 2, "{log}");
+    assert!(turns.iter().all(|line| line["session"] == json!(session)), "{log}");
+    assert_eq!(turns[1]["stop"], "end_turn");
+}
+
 // R: S10, S9, S6
 #[test]
 fn turn_of_a_killed_server_is_continued_by_the_next_one() {

@@ -62,15 +62,17 @@ export function launch() {
 
 /** An agent, as an editor would start it. */
 export class Agent {
-  constructor(program, args, env) {
-    this.child = spawn(program, args, { env: { ...process.env, ...env }, stdio: ["pipe", "pipe", "ignore"] });
+  constructor(program, args, env, cwd) {
+    this.child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ["pipe", "pipe", "ignore"] });
     this.waiting = new Map();
+    /** How long the user thinks before an answer, in milliseconds. */
+    this.patience = 0;
     this.next = 0;
     createInterface({ input: this.child.stdout }).on("line", (line) => {
       const message = JSON.parse(line);
       if (message.method === "session/request_permission") {
         const option = message.params.options.find((one) => one.kind === "allow_once");
-        this.send({ id: message.id, result: { outcome: { outcome: "selected", optionId: option.optionId } } });
+        setTimeout(() => this.send({ id: message.id, result: { outcome: { outcome: "selected", optionId: option.optionId } } }), this.patience);
       } else if (message.id !== undefined && this.waiting.has(message.id)) {
         this.waiting.get(message.id)(message);
         this.waiting.delete(message.id);

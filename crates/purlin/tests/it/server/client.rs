@@ -25,6 +25,7 @@ impl Server {
         command.args(["serve", "--listen", "127.0.0.1:0", "--model"]);
         command.arg(format!("script:{}", directory.join("script.acp").display())).args(arguments);
         command.env("HOME", directory).env("XDG_DATA_HOME", directory.join("data"));
+        command.env("XDG_STATE_HOME", directory.join("state"));
         command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut printed = BufReader::new(child.stderr.take().unwrap());
