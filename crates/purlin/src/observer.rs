@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -82,6 +82,28 @@ pub(crate) fn tap_of(program: &str, trace: Option<&Path>) -> anyhow::Result<Tap>
     process.program = program.to_owned();
     process.version = String::new();
     make_tap(TapOptions { process, ..TapOptions::default() }, trace)
+}
+
+/// Makes who logs the messages of one connection of a server; `None` if the log has no messages.
+pub(crate) fn message_log() -> Option<Arc<dyn Watcher>> {
+    tracing::event_enabled!(Level::DEBUG).then(|| {
+        let log: observe::LogRecord = Box::new(log_record);
+        let tap = Tap::new(TapOptions { log: Some(log), ..TapOptions::default() });
+        Arc::new(MessageLog(tap)) as Arc<dyn Watcher>
+    })
+}
+
+/// Logs the messages of a connection.
+struct MessageLog(Tap);
+
+impl Watcher for MessageLog {
+    fn received(&self, bytes: &[u8]) {
+        self.0.bytes(Direction::In, bytes);
+    }
+
+    fn sent(&self, lines: &[u8]) {
+        self.0.bytes(Direction::Out, lines);
+    }
 }
 
 fn make_tap(mut options: TapOptions, trace: Option<&Path>) -> anyhow::Result<Tap> {

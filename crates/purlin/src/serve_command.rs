@@ -15,7 +15,7 @@ use settings::{Config, Settings};
 use tokio_util::sync::CancellationToken;
 
 use crate::acp::{self, AcpOptions, Models, Signals};
-use crate::observer::Observer;
+use crate::observer::{self, Observer};
 use crate::{assemble, env, log, storage};
 
 /// The arguments of `purlin serve`.
@@ -107,7 +107,7 @@ async fn listen(args: ServeArgs, config: Config, problems: Vec<String>) -> anyho
         ..AcpOptions::default()
     };
     let Models { mut hub, is_scripted, .. } = acp::find_models(&options, &config)?;
-    // Messages are not recorded: those of several connections would mix. Spans show what the sessions do.
+    // Those who watch get spans only: the messages of several connections would mix.
     let observer = Observer::new(None, None)?.passing_context_on(config.trace_context);
     let observer = Arc::new(observer);
     hub.journal = Arc::new(storage::observed_store(&config, observer.clone()));
@@ -127,6 +127,7 @@ async fn listen(args: ServeArgs, config: Config, problems: Vec<String>) -> anyho
         hosts: args.hosts,
         origins: args.origins,
         hub: Box::new(move || shared_options(&hub)),
+        watch: Box::new(observer::message_log),
         workspaces: Arc::clone(&workspaces),
         cwd: std::env::current_dir().unwrap_or_else(|_| PathBuf::from(".")),
         drain: Duration::from_secs(args.drain),

@@ -96,6 +96,7 @@ pub(crate) async fn serve_shared(
     workspaces: Arc<Workspaces>,
     cwd: PathBuf,
     stop: CancellationToken,
+    watcher: Option<Arc<dyn Watcher>>,
 ) {
     let services = Services {
         hub: tenant.hub.clone(),
@@ -108,7 +109,7 @@ pub(crate) async fn serve_shared(
         tape: None,
         tenant: Some(tenant),
     };
-    connect(pipes, services, None, stop, None).await;
+    connect(pipes, services, None, stop, watcher).await;
 }
 
 async fn connect(

@@ -34,6 +34,7 @@ use tokio_util::task::TaskTracker;
 use self::access::{Access, User};
 use self::metrics::Metrics;
 use self::streams::HttpConnection;
+use crate::options::Watcher;
 use crate::shared::Tenant;
 use crate::workspace::Workspaces;
 
@@ -68,6 +69,8 @@ pub struct NetworkOptions {
     pub origins: Vec<String>,
     /// Makes what the sessions of one tenant share.
     pub hub: Box<dyn Fn() -> HubOptions + Send + Sync>,
+    /// Makes who sees the bytes of a new connection, if anybody.
+    pub watch: Box<dyn Fn() -> Option<Arc<dyn Watcher>> + Send + Sync>,
     /// Opens what sessions work with.
     pub workspaces: Arc<Workspaces>,
     /// The directory that a client means by `.`.
@@ -91,6 +94,7 @@ pub struct Network {
 struct Server {
     access: Access,
     hub: Box<dyn Fn() -> HubOptions + Send + Sync>,
+    watch: Box<dyn Fn() -> Option<Arc<dyn Watcher>> + Send + Sync>,
     workspaces: Arc<Workspaces>,
     cwd: PathBuf,
     tenants: Mutex<HashMap<Arc<str>, OpenTenant>>,
@@ -116,7 +120,7 @@ impl Network {
     /// Says why the address or the tokens cannot be used.
     pub async fn bind(options: NetworkOptions) -> Result<Network, String> {
         let NetworkOptions { listen, tls, tokens, mut hosts, origins, .. } = options;
-        let NetworkOptions { hub, workspaces, cwd, drain, stop, .. } = options;
+        let NetworkOptions { hub, watch, workspaces, cwd, drain, stop, .. } = options;
         if tokens.is_none() && !listen.ip().is_loopback() {
             return Err(format!(
                 "{listen} can be reached from other machines: give the server a file of tokens with `--tokens`"
@@ -128,6 +132,7 @@ impl Network {
         let server = Arc::new(Server {
             access,
             hub,
+            watch,
             workspaces,
             cwd,
             tenants: Mutex::default(),

@@ -67,7 +67,7 @@ fn turn_continues_without_its_connection_and_nothing_is_lost_or_repeated() {
 fn log_of_a_server_has_the_turns_of_its_sessions() {
     let directory = Directory::new();
     directory.write("script.acp", &numbered_script(3, 0));
-    let server = Server::start(&directory, &[]);
+    let server = Server::start(&directory, &["--log", "debug"]);
     let mut client = Client::connect(&server);
     let session = client.open(&directory);
     client.call("session/prompt", &prompt(&session, "p1"), &mut Vec::new());
@@ -80,6 +80,12 @@ fn log_of_a_server_has_the_turns_of_its_sessions() {
     assert_eq!(turns.len(), 2, "{log}");
     assert!(turns.iter().all(|line| line["session"] == json!(session)), "{log}");
     assert_eq!(turns[1]["stop"], "end_turn");
+    // At the lowest level, every message.
+    for direction in ["received {", "sent {"] {
+        let message = format!("\"message\":\"{direction}");
+        let of = |line: &&str| line.contains("session/prompt") && line.contains(&message);
+        assert!(log.lines().any(|line| of(&line)), "no {direction}: {log}");
+    }
 }
 
 // R: S10, S9, S6

@@ -126,7 +126,8 @@ fn upgrade(
         of.metrics.websockets.fetch_add(1, Ordering::Relaxed);
         of.metrics.open_websockets.fetch_add(1, Ordering::Relaxed);
         let (workspaces, cwd) = (Arc::clone(&of.workspaces), of.cwd.clone());
-        let served = serve_shared(pipes, tenant, workspaces, cwd, of.closing.child_token());
+        let stop = of.closing.child_token();
+        let served = serve_shared(pipes, tenant, workspaces, cwd, stop, (of.watch)());
         tokio::join!(served, pump.run());
         of.metrics.open_websockets.fetch_sub(1, Ordering::Relaxed);
     });
@@ -199,9 +200,10 @@ async fn initialize(
     let of = Arc::clone(server);
     let (number, workspaces, cwd) =
         (id.clone(), Arc::clone(&server.workspaces), server.cwd.clone());
-    let ended = stop.clone();
+    let (ended, watcher) = (stop.clone(), (server.watch)());
     server.tasks.spawn(async move {
-        tokio::join!(serve_shared(pipes, tenant, workspaces, cwd, stop), sorter.run());
+        let served = serve_shared(pipes, tenant, workspaces, cwd, stop, watcher);
+        tokio::join!(served, sorter.run());
         ended.cancel();
         of.http().remove(&number);
     });
