@@ -55,9 +55,9 @@ enum Seen {
 fn stream(programs: &Programs, seen: Seen) -> Result<(f64, f64)> {
     let script = Script::one_message(CHUNKS)?;
     let data = &script.directory;
-    let (off, trace) = (PathBuf::from("off"), data.join("trace"));
+    let (off, trace, runtime) = (PathBuf::from("off"), data.join("trace"), data.join("run"));
     let mut environment: Vec<(&str, &Path)> =
-        vec![("XDG_STATE_HOME", data), ("XDG_RUNTIME_DIR", data)];
+        vec![("XDG_STATE_HOME", data), ("XDG_RUNTIME_DIR", &runtime)];
     match seen {
         Seen::Not => environment.push(("PURLIN_LOG_FILE", &off)),
         Seen::Traced => environment.push(("PURLIN_TRACE", &trace)),
@@ -66,7 +66,7 @@ fn stream(programs: &Programs, seen: Seen) -> Result<(f64, f64)> {
     let child = Child::start_with(&programs.purlin, &["acp"], data, &environment)?;
     let mut agent = Agent::of(child)?;
     let session = agent.open()?;
-    let reader = (seen == Seen::Watched).then(|| watch(data, agent.child.id())).transpose()?;
+    let reader = (seen == Seen::Watched).then(|| watch(&runtime, agent.child.id())).transpose()?;
     let before = agent.child.cpu()?;
     agent.prompt(&session, "go")?;
     agent.drain(1)?;
@@ -191,7 +191,9 @@ fn tap(programs: &Programs) -> Result<Vec<Row>> {
 fn dashboard(programs: &Programs) -> Result<Vec<Row>> {
     let script = Script::write("model chunks 1000000 \"some text \" 50\nmodel loop\n")?;
     let data = script.directory.clone();
-    let environment: [(&str, &Path); 2] = [("XDG_STATE_HOME", &data), ("XDG_RUNTIME_DIR", &data)];
+    let runtime = data.join("run");
+    let environment: [(&str, &Path); 2] =
+        [("XDG_STATE_HOME", &data), ("XDG_RUNTIME_DIR", &runtime)];
     let mut agents = Vec::new();
     for number in 0..AGENTS {
         let child = Child::start_with(&programs.purlin, &["acp", "--forget"], &data, &environment)?;
