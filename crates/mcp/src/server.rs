@@ -13,13 +13,15 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::clean::clean;
-use crate::config::ServerConfig;
+use crate::config::{ServerConfig, Transport};
 use crate::connection::Peer;
 use crate::error::Error;
 use crate::offer::Offer;
 
 /// How many bytes of a server's stderr are stored.
 const LOG_SIZE: usize = 64 * 1024;
+/// Shorter values of variables and headers are no secrets.
+const MIN_SECRET: usize = 8;
 /// How many bytes of it an error message quotes.
 const LOG_EXCERPT: usize = 400;
 
@@ -152,9 +154,18 @@ impl Server {
         lock(&self.log).push(bytes);
     }
 
-    /// Returns the end of the log, cleaned for display.
+    /// Returns the end of the log, cleaned for display, without the values of its variables and headers: it may print them.
     pub(crate) fn log_tail(&self, limit: usize) -> String {
-        let text = lock(&self.log).text();
+        let mut text = lock(&self.log).text();
+        let secrets = match &self.config.transport {
+            Transport::Command(command) => &command.env,
+            Transport::Http(remote) | Transport::Sse(remote) => &remote.headers,
+        };
+        for (_, secret) in secrets {
+            if secret.reveal().len() >= MIN_SECRET {
+                text = text.replace(secret.reveal(), "****");
+            }
+        }
         let start = text.ceil_char_boundary(text.len().saturating_sub(limit));
         clean(text[start..].trim(), limit)
     }

@@ -64,6 +64,11 @@ fn lived_in_home() -> (Directory, String) {
     let (mut agent, session) = start.storing_in(&home.join("data")).session();
     let mut stderr = agent.take_stderr();
     let log = std::thread::spawn(move || std::io::read_to_string(&mut stderr).unwrap());
+    // The server starts slowly, and what it printed is shown.
+    crate::agent::wait_until("the server's output is shown", DEADLINE, || {
+        let (_, seen) = ask(&mut agent, &session, "/mcp");
+        text_of(&session, &seen).contains("****")
+    });
     agent.send_bytes(format!("{{ nonsense {IN_PROMPT}\n").as_bytes());
     let (reply, _) = ask(&mut agent, &session, &format!("use {IN_PROMPT}"));
     assert_eq!(reply["error"]["code"], -32000, "{reply}");
