@@ -66,7 +66,7 @@ fn lived_in_home() -> (Directory, String) {
     let log = std::thread::spawn(move || std::io::read_to_string(&mut stderr).unwrap());
     // The server starts slowly, and what it printed is shown.
     crate::agent::wait_until("the server's output is shown", DEADLINE, || {
-        let (_, seen) = ask(&mut agent, &session, "/mcp");
+        let (_, seen) = ask(&mut agent, &session, "/mcp log silent");
         text_of(&session, &seen).contains("****")
     });
     agent.send_bytes(format!("{{ nonsense {IN_PROMPT}\n").as_bytes());
