@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::hub::HubHandle;
 use engine::ports::{Clock, Journal, Offers, Settings};
@@ -23,7 +24,6 @@ use wire::{Peer, RequestId, RpcError, rpc};
 use crate::client_call::TakeAnswer;
 use crate::dialect::{Printed, Translator};
 use crate::error_table::error_out;
-use crate::methods::log_refusal;
 use crate::options::ClientKeys;
 use crate::outbox::Outbox;
 use crate::outlet::{FromSession, Outlet};
@@ -61,6 +61,30 @@ pub(crate) struct Asked {
     pub(crate) method: String,
     pub(crate) session: Option<String>,
     pub(crate) since: Instant,
+}
+
+/// Logs that a call was refused, and why.
+pub(crate) fn log_refusal(
+    method: &str,
+    id: &RequestId,
+    session: Option<&str>,
+    took: Duration,
+    error: &RpcError,
+) {
+    let (session, request) = (session.unwrap_or_default(), id.to_string());
+    let (code, details) = (error.code.0, error.data.as_ref().map(ToString::to_string));
+    let details = details.unwrap_or_default();
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    tracing::warn!(
+        session,
+        request,
+        operation = method,
+        duration_ms,
+        code,
+        details,
+        "refused: {}",
+        error.message
+    );
 }
 
 /// The places of a connection in sessions that outlive it. Dropped with the connection, which leaves them all.

@@ -16,7 +16,7 @@ use wire::acp::{AgentCall, AgentNote};
 use wire::peer::Incoming;
 use wire::{RequestId, RpcError, rpc};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, log_refusal};
 use crate::error_table::not_initialized;
 use crate::methods;
 use crate::options::{Pipes, Watcher};
@@ -230,7 +230,7 @@ impl Dispatcher {
                     methods::on_call(&mut self.connection, &id, method, call);
                 }
                 Act::Call(id, method, Err(error)) => {
-                    methods::log_refusal(&method, &id, None, Duration::ZERO, &error);
+                    log_refusal(&method, &id, None, Duration::ZERO, &error);
                     self.connection.refuse(&id, &error);
                 }
                 Act::Note(Ok(Some(note))) => methods::on_note(&mut self.connection, note),

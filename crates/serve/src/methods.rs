@@ -25,8 +25,6 @@ mod set_title;
 mod settings_change;
 mod steering;
 
-use std::time::Duration;
-
 use wire::acp::{AgentCall, AgentNote};
 use wire::{RequestId, RpcError};
 
@@ -49,30 +47,6 @@ pub(crate) fn on_call(
         }
         Err(error) => connection.refuse(id, &error),
     }
-}
-
-/// Logs that a call was refused, and why.
-pub(crate) fn log_refusal(
-    method: &str,
-    id: &RequestId,
-    session: Option<&str>,
-    took: Duration,
-    error: &RpcError,
-) {
-    let (session, request) = (session.unwrap_or_default(), id.to_string());
-    let (code, details) = (error.code.0, error.data.as_ref().map(ToString::to_string));
-    let details = details.unwrap_or_default();
-    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    tracing::warn!(
-        session,
-        request,
-        operation = method,
-        duration_ms,
-        code,
-        details,
-        "refused: {}",
-        error.message
-    );
 }
 
 /// Returns the session that a call is about.
