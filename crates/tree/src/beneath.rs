@@ -201,26 +201,135 @@ pub fn write_new(root: BorrowedFd<'_>, relative: &Path, bytes: &[u8]) -> io::Res
 }
 
 /// Renames what is beneath a directory to `NAME.set-aside` in the same directory, or with a number if that exists. A link is renamed, not
-/// followed. Returns the new path, relative as well.
+/// followed. Modes of directories that forbid it are changed meanwhile. Returns the new path, relative as well.
 ///
 /// # Errors
 /// Fails if it is missing, or reached through a link.
 pub fn set_aside(root: BorrowedFd<'_>, relative: &Path) -> io::Result<std::path::PathBuf> {
+    match try_set_aside(root, relative) {
+        Err(err) if err.kind() == io::ErrorKind::PermissionDenied => {}
+        done => return done,
+    }
+    let opened = open_up(root, relative.parent().unwrap_or(Path::new("")));
+    let done = try_set_aside(root, relative);
+    for (directory, mode) in opened.into_iter().rev() {
+        change_mode(directory.as_fd(), mode).ok();
+    }
+    done
+}
+
+/// Tells whether something of this name was set aside in a directory.
+#[must_use]
+pub fn is_set_aside(directory: BorrowedFd<'_>, name: &Path) -> bool {
+    name.file_name().is_some_and(|name| exists(directory, Path::new(&aside_name(name, 1))))
+}
+
+/// Tells whether a directory has something of this name.
+#[must_use]
+pub fn exists(directory: BorrowedFd<'_>, name: &Path) -> bool {
+    statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+fn try_set_aside(root: BorrowedFd<'_>, relative: &Path) -> io::Result<std::path::PathBuf> {
     let (directory, name) = open_parent(root, relative)?;
     for number in 1..MOST_ASIDE {
-        let mut to = name.to_owned();
-        to.push(if number == 1 { ".set-aside".to_owned() } else { format!(".set-aside-{number}") });
-        if statat(&directory, &to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-            continue;
+        let to = aside_name(name, number);
+        match rename_new(directory.as_fd(), name, &to) {
+            Err(rustix::io::Errno::EXIST) => {}
+            done => return Ok(done.map(|()| relative.with_file_name(to))?),
         }
-        rustix::fs::renameat(&directory, name, &directory, &to)?;
-        return Ok(relative.with_file_name(to));
     }
     Err(io::Error::other("too many files were set aside here"))
 }
 
-/// How many files of the same name are set aside.
-const MOST_ASIDE: usize = 1000;
+/// How many names are tried for what is set aside. After the first ones they are random, so a command cannot have taken all of them.
+const MOST_ASIDE: u32 = 200;
+const MOST_NUMBERED: u32 = 100;
+/// How many bytes of a name remain in that of what is set aside: with the ending it must not become too long.
+const MOST_NAME: usize = 200;
+
+fn aside_name(name: &OsStr, number: u32) -> std::ffi::OsString {
+    use std::hash::{BuildHasher, RandomState};
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = name.as_bytes();
+    let mut to = OsStr::from_bytes(&bytes[..bytes.len().min(MOST_NAME)]).to_owned();
+    to.push(match number {
+        1 => ".set-aside".to_owned(),
+        2..=MOST_NUMBERED => format!(".set-aside-{number}"),
+        _ => format!(".set-aside-{:016x}", RandomState::new().hash_one(number)),
+    });
+    to
+}
+
+/// Renames in a directory, but replaces nothing.
+fn rename_new(directory: BorrowedFd<'_>, name: &OsStr, to: &OsStr) -> rustix::io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{RenameFlags, renameat_with};
+        use rustix::io::Errno;
+        match renameat_with(directory, name, directory, to, RenameFlags::NOREPLACE) {
+            // Some file systems lack it.
+            Err(Errno::INVAL | Errno::NOSYS) => {}
+            done => return done,
+        }
+    }
+    if statat(directory, to, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+        return Err(rustix::io::Errno::EXIST);
+    }
+    rustix::fs::renameat(directory, name, directory, to)
+}
+
+/// Gives the owner all access to a directory beneath another, if that is us. Returns whether it had to be changed.
+///
+/// # Errors
+/// Fails if it is missing or reached through a link, and if its mode cannot be changed.
+pub fn make_accessible(root: BorrowedFd<'_>, relative: &Path) -> io::Result<bool> {
+    if relative.as_os_str().is_empty() {
+        return Ok(open_one(root)?.is_some());
+    }
+    let directory = open_beneath(root, relative, HANDLE | OFlags::DIRECTORY, Mode::empty())?;
+    Ok(open_one(directory.as_fd())?.is_some())
+}
+
+/// Gives the owner all access to a directory and to those on the way to another beneath it. Returns those that had to be changed, with their
+/// modes. Stops at the first that cannot be.
+fn open_up(root: BorrowedFd<'_>, relative: &Path) -> Vec<(OwnedFd, Mode)> {
+    let step = HANDLE | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut changed = Vec::new();
+    let Ok(mut directory) = root.try_clone_to_owned() else { return changed };
+    let mut components = relative.components();
+    loop {
+        match open_one(directory.as_fd()) {
+            Ok(Some(mode)) => changed.extend(directory.try_clone().map(|same| (same, mode))),
+            Ok(None) => {}
+            Err(_) => return changed,
+        }
+        let Some(Component::Normal(name)) = components.next() else { return changed };
+        let Ok(next) = openat(&directory, name, step, Mode::empty()) else { return changed };
+        directory = next;
+    }
+}
+
+/// Gives the owner all access to an open directory. Returns its mode, if that had to be changed.
+fn open_one(directory: BorrowedFd<'_>) -> io::Result<Option<Mode>> {
+    let found = fstat(directory)?;
+    let mode = Mode::from_raw_mode(found.st_mode);
+    let is_ours = found.st_uid == rustix::process::geteuid().as_raw();
+    if !is_ours || mode.contains(Mode::RWXU) {
+        return Ok(None);
+    }
+    change_mode(directory, mode | Mode::RWXU)?;
+    Ok(Some(mode))
+}
+
+/// Changes the mode of what a handle names, which `fchmod` cannot.
+fn change_mode(handle: BorrowedFd<'_>, mode: Mode) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+    #[cfg(target_os = "linux")]
+    return Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", handle.as_raw_fd()), mode)?);
+    #[cfg(not(target_os = "linux"))]
+    return Ok(rustix::fs::fchmod(handle, mode)?);
+}
 
 /// Tells whether the path still names the open directory.
 #[must_use]
@@ -275,5 +384,68 @@ mod tests {
         remove(handle.as_fd(), at("link")).unwrap();
         assert!(!root.join("dir").exists() && !root.join("link").is_symlink());
         assert!(outside.join("file").exists() && outside.join("sub").exists());
+    }
+
+    /// Becomes an ordinary user, on this thread, if the tests run as root: no mode stops root.
+    fn become_ordinary(directory: &Path) {
+        if rustix::process::geteuid().is_root() {
+            let (user, group) =
+                (rustix::process::Uid::from_raw(65534), rustix::process::Gid::from_raw(65534));
+            for at in [directory.parent().unwrap(), directory] {
+                rustix::fs::chown(at, Some(user), Some(group)).unwrap();
+            }
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        }
+    }
+
+    // R: T7
+    #[test]
+    fn nothing_that_a_command_prepares_keeps_a_file_from_being_set_aside() {
+        use std::os::unix::fs::PermissionsExt;
+        let top = tempfile::tempdir().unwrap();
+        let root = top.path().join("root");
+        std::fs::create_dir(&root).unwrap();
+        become_ordinary(&root);
+        let handle = open_directory(&root.canonicalize().unwrap()).unwrap();
+        let long = format!("{}.code-workspace", "x".repeat(240));
+        for name in ["taken", &long] {
+            std::fs::write(root.join(name), "").unwrap();
+            for number in 1..=MOST_NUMBERED {
+                std::fs::write(root.join(aside_name(name.as_ref(), number)), "").unwrap();
+            }
+            let aside = set_aside(handle.as_fd(), Path::new(name)).unwrap();
+            assert!(!root.join(name).exists() && root.join(aside).exists(), "{name}");
+        }
+        let mode = |path: &Path, mode| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        };
+        for bits in [0o000, 0o111, 0o311, 0o444, 0o500, 0o555] {
+            let path = format!("a{bits:o}/b/.git");
+            std::fs::create_dir_all(root.join(&path)).unwrap();
+            std::fs::write(root.join(&path).join("config"), "").unwrap();
+            let around = [
+                Path::new(""),
+                Path::new(&path).parent().unwrap().parent().unwrap(),
+                Path::new(&path),
+            ];
+            for directory in around.iter().rev() {
+                mode(&root.join(directory), bits);
+            }
+            let aside = set_aside(handle.as_fd(), &Path::new(&path).join("config")).unwrap();
+            for directory in around {
+                let found = root.join(directory);
+                assert_eq!(
+                    found.symlink_metadata().unwrap().permissions().mode() & 0o777,
+                    bits,
+                    "{path}"
+                );
+                mode(&found, 0o700);
+            }
+            assert!(root.join(aside).exists() && !root.join(&path).join("config").exists());
+            mode(&root.join(&path), bits);
+            assert!(make_accessible(handle.as_fd(), Path::new(&path)).unwrap());
+            assert!(list(handle.as_fd(), Path::new(&path)).is_ok());
+            assert!(!make_accessible(handle.as_fd(), Path::new(&path)).unwrap());
+        }
     }
 }
