@@ -6,7 +6,7 @@
 use std::path::Path;
 
 /// Files and directories by name, wherever they are in a project.
-pub const AUTO_RUN: [&str; 40] = [
+pub const AUTO_RUN: [&str; 74] = [
     // Editors.
     ".vscode",
     ".zed",
@@ -24,6 +24,12 @@ pub const AUTO_RUN: [&str; 40] = [
     ".dir-locals-2.el",
     ".devcontainer",
     ".devcontainer.json",
+    ".vimrc.local",
+    ".local.vimrc",
+    ".lvimrc",
+    ".nova",
+    ".lapce",
+    ".theia",
     // Agents.
     ".mcp.json",
     ".claude",
@@ -38,17 +44,45 @@ pub const AUTO_RUN: [&str; 40] = [
     ".kiro",
     ".roo",
     ".aider.conf.yml",
+    ".qwen",
+    ".trae",
+    ".amazonq",
+    ".augment",
+    ".junie",
+    ".factory",
+    ".kimi",
+    ".goose",
+    ".rovodev",
+    ".tabnine",
+    ".crush.json",
+    "crush.json",
     ".purlin",
     "purlin.json",
-    // Shells and tools that act when a directory is entered.
+    // Shells, interpreters and tools that act when a directory is entered or when they start in it.
     ".envrc",
     ".mise.toml",
     "mise.toml",
-    // Hooks of git.
+    ".mise.local.toml",
+    "mise.local.toml",
+    ".mise",
+    ".autoenv",
+    ".autoenv.zsh",
+    ".rprofile",
+    ".ghci",
+    // Hooks of git, and version control with hooks in a configuration of its own.
+    ".hg",
+    ".sl",
+    "_darcs",
+    ".pijul",
     ".husky",
     ".githooks",
     ".lefthook.yml",
     "lefthook.yml",
+    ".lefthook.yaml",
+    "lefthook.yaml",
+    ".lefthook.toml",
+    "lefthook.toml",
+    "lefthook-local.yml",
     ".pre-commit-config.yaml",
     ".gitmodules",
 ];
@@ -73,6 +107,15 @@ pub fn is_auto_run(relative: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_name_is_in_the_guide_and_in_lower_case() {
+        let guide = include_str!("../../../docs/guide/security.md").to_lowercase();
+        for name in AUTO_RUN {
+            assert!(guide.contains(&format!("`{name}`")), "{name}");
+            assert_eq!(name, name.to_lowercase());
+        }
+    }
 
     // R: T2
     #[test]

@@ -43,9 +43,9 @@ const PLACED: [(&str, &str); 4] = [
 ];
 
 /// Extensions of such files.
-const EXTENSIONS: [&str; 13] = [
+const EXTENSIONS: [&str; 14] = [
     "pem", "key", "p8", "p12", "pfx", "ppk", "jks", "jceks", "keystore", "kdbx", "ovpn", "tfvars",
-    "tfstate",
+    "tfstate", "token",
 ];
 
 /// How names of such files begin that have one of the extensions of data.
@@ -58,6 +58,21 @@ const STEMS: [&str; 8] = [
     "passwords",
     "service-account",
     "client_secret",
+];
+/// How names of such files begin that have the extension of plain text, besides these.
+const TEXT_STEMS: [&str; 12] = [
+    "token",
+    "tokens",
+    "api_key",
+    "api-key",
+    "apikey",
+    "api_token",
+    "access_token",
+    "access-token",
+    "auth_token",
+    "passwd",
+    "pass",
+    "private_key",
 ];
 const DATA: [&str; 9] = ["json", "yaml", "yml", "toml", "ini", "xml", "properties", "conf", "csv"];
 
@@ -87,6 +102,7 @@ pub fn is_secret(path: &Path) -> bool {
     match extension {
         "env" => !is_shared(stem),
         extension if EXTENSIONS.contains(&extension) => !is_shared(stem),
+        "txt" => STEMS.contains(&stem) || TEXT_STEMS.contains(&stem),
         extension if DATA.contains(&extension) => STEMS.contains(&stem),
         _ => false,
     }
@@ -102,13 +118,13 @@ mod tests {
         let secret = "
             .env .env.local .ENV a/.env.production prod.env id_rsa x.pem a.KEY .npmrc b/.pypirc .docker/config.json .kube/config
             .aws/config auth.json credentials.json Secrets.yaml passwords.csv service-account.json terraform.tfvars
-            terraform.tfstate .vault-token id_ed25519_sk x.ppk x.kdbx";
+            terraform.tfstate .vault-token id_ed25519_sk x.ppk x.kdbx token.txt a/Passwords.txt api_key.txt";
         for name in secret.split_whitespace() {
             assert!(is_secret(Path::new(name)), "{name}");
         }
         let plain = "
             .env.example .env.example.local example.env env.rs key.rs monkey .environment pem / config.json .git/config
-            secrets.rs credentials.py secret_test.json tokens.json auth.ts package.json example.tfvars docs/secrets.md";
+            secrets.rs credentials.py secret_test.json tokens.json token.rs notes.txt requirements.txt auth.ts package.json example.tfvars docs/secrets.md";
         for name in plain.split_whitespace() {
             assert!(!is_secret(Path::new(name)), "{name}");
         }

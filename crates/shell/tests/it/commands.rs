@@ -162,3 +162,18 @@ fn few_harmless_commands_of_daily_work_ask() {
     assert!(docs.contains(&published), "docs/internals/security.md does not say: {published}");
     assert!(asking.len() * 20 < commands.len(), "{} of {}", asking.len(), commands.len());
 }
+
+/// Published as well: the same share of commands that were written without trying them.
+// R: T2
+#[test]
+fn share_of_unseen_commands_that_ask_is_published() {
+    let lines = include_str!("data/unseen.txt").lines().filter(|line| !line.starts_with('#'));
+    let commands: Vec<String> = lines.map(unescape).collect();
+    let asking: Vec<&String> =
+        commands.iter().filter(|command| decide(command, true) != Verdict::Allow).collect();
+    eprintln!("{} of {} ask: {asking:#?}", asking.len(), commands.len());
+    eprintln!("attempts: {}", commands.len());
+    let docs = include_str!("../../../../docs/internals/security.md");
+    let published = format!("{} of {} such commands ask", asking.len(), commands.len());
+    assert!(docs.contains(&published), "docs/internals/security.md does not say: {published}");
+}

@@ -26,7 +26,7 @@ impl Project {
         }
         let top = top.canonicalize().unwrap();
         for file in [
-            "out/secret.txt",
+            "out/outer.txt",
             "w/.env",
             "w/.env.example",
             "w/.hidden/id_rsa",
@@ -48,14 +48,14 @@ impl Project {
         }
         let project = Project { top, _removed_on_drop: removed_on_drop };
         for (link, to) in [
-            ("li", "../out/secret.txt"),
+            ("li", "../out/outer.txt"),
             ("l", "../out"),
-            ("a[xyz]q", "../out/secret.txt"),
-            ("c{,}d", "../out/secret.txt"),
-            ("ä", "../out/secret.txt"),
+            ("a[xyz]q", "../out/outer.txt"),
+            ("c{,}d", "../out/outer.txt"),
+            ("ä", "../out/outer.txt"),
             ("env.link", ".env"),
             ("sub/a/a", "../../../out"),
-            ("sub/x", "../../out/secret.txt"),
+            ("sub/x", "../../out/outer.txt"),
             ("clean/inner", "more"),
         ] {
             symlink(to, project.work().join(link)).unwrap();
@@ -199,14 +199,14 @@ const WORDS: &[&str] = &[
     "[!x]",
     "'ä'*",
     "{a,ab.txt}",
-    "{a,../out/secret.txt}",
+    "{a,../out/outer.txt}",
     "a{,.bak}",
     "{l,a}i",
     ".{env,x}",
     "{.,x}env",
     "{a..c}",
     "{1..3}",
-    "{a,{b,../out/secret.txt}}",
+    "{a,{b,../out/outer.txt}}",
     "{li,a",
     "li}",
     "{li}",
@@ -318,7 +318,7 @@ fn word_is_allowed_only_if_every_expansion_in_bash_is() {
         "xyz",
         "ä",
         "~",
-        "secret.txt",
+        "outer.txt",
         "src",
         "deep",
         ":alpha:",
@@ -370,7 +370,7 @@ const COMMANDS: &[(bool, &str)] = &[
     (false, "cat l*"),
     (false, "cat a[[]xyz]q"),
     (false, "cat .[[:alpha:]]nv"),
-    (false, "cat .*/secret.txt"),
+    (false, "cat .*/outer.txt"),
     (false, "sort l?"),
     (false, "grep x -- *"),
     (false, "wc -l env.*"),
@@ -414,7 +414,7 @@ const COMMANDS: &[(bool, &str)] = &[
     (false, "git diff --no-index clean src"),
     (false, "git diff --no-index clean .e*"),
     (false, "git diff --no-index /dev/null {/etc/passwd,x}"),
-    (false, "git diff --no-index a l/secret.txt"),
+    (false, "git diff --no-index a l/outer.txt"),
     (false, "git diff --no-index a l/s*"),
     (false, "git grep token -- .env"),
     (false, "find . -type f | xargs cat"),
@@ -489,8 +489,8 @@ const COMMANDS: &[(bool, &str)] = &[
     (false, "rg -f .env a"),
     // Directories that a loop has entered.
     (false, "for i in 1 2; do cat x; cd sub; done"),
-    (false, "for i in 1 2 3; do cd sub/a; cd a; done; cat secret.txt"),
-    (false, "while true; do cd sub; cd a; cat secret.txt; done"),
+    (false, "for i in 1 2 3; do cd sub/a; cd a; done; cat outer.txt"),
+    (false, "while true; do cd sub; cd a; cat outer.txt; done"),
     (false, "cd sub && cat x"),
     (true, "for i in 1 2; do cat a; cd clean; done"),
     (true, "for i in 1 2; do (cd src && ls); done"),
