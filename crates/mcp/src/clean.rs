@@ -1,5 +1,7 @@
 //! Cleans text from servers for display: no terminal control sequences, no invisible characters.
 
+use std::borrow::Cow;
+
 /// Removes control and invisible characters, and cuts the text at a character boundary.
 pub(crate) fn clean(text: &str, limit: usize) -> String {
     // Most texts need no change.
@@ -41,6 +43,43 @@ pub(crate) fn clean_uri(uri: &str, limit: usize) -> Option<String> {
     Some(safe)
 }
 
+/// Replaces halves of characters in JSON by U+FFFD. Servers that cut UTF-16 text send them as `\ud83d`, which is no valid string.
+pub(crate) fn whole_characters(json: &str) -> Cow<'_, str> {
+    if !json.contains("\\ud") && !json.contains("\\uD") {
+        return Cow::Borrowed(json);
+    }
+    let (mut whole, mut rest) = (String::with_capacity(json.len()), json);
+    while let Some(at) = rest.find('\\') {
+        whole.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let length = match (unit_of(rest), rest.get(UNIT..).and_then(unit_of)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => 2 * UNIT,
+            (Some(0xd800..=0xdfff), _) => {
+                whole.push_str("\\ufffd");
+                rest = &rest[UNIT..];
+                continue;
+            }
+            (Some(_), _) => UNIT,
+            // An escape of another kind: the character after the backslash belongs to it.
+            (None, _) => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        whole.push_str(&rest[..length]);
+        rest = &rest[length..];
+    }
+    whole.push_str(rest);
+    Cow::Owned(whole)
+}
+
+/// The length of `\u` with four digits.
+const UNIT: usize = 6;
+
+/// Returns the number of the escape that a text begins with.
+fn unit_of(text: &str) -> Option<u16> {
+    let digits = text.get(..UNIT)?.strip_prefix("\\u")?;
+    let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hex.then(|| u16::from_str_radix(digits, 16).ok()).flatten()
+}
+
 /// Returns whether a character is visible. Newlines and tabs are.
 fn is_plain(character: char) -> bool {
     match character {
@@ -64,6 +103,28 @@ mod tests {
     use super::*;
 
     // R: M3
+    // R: M2
+    #[test]
+    fn halves_of_characters_are_replaced_and_whole_ones_stay() {
+        for (json, text) in [
+            (r#""a""#, "a"),
+            (r#""\ud83d\ude00""#, "😀"),
+            (r#""\ud83d""#, "\u{fffd}"),
+            (r#""\ude00x\uD83D""#, "\u{fffd}x\u{fffd}"),
+            (r#""\ud83d\ud83d\ude00""#, "\u{fffd}😀"),
+            (r#""\\ud83d \n\u0041é\ud83d\n""#, "\\ud83d \nAé\u{fffd}\n"),
+        ] {
+            assert_eq!(
+                serde_json::from_str::<String>(&whole_characters(json)).unwrap(),
+                text,
+                "{json}"
+            );
+        }
+        for broken in [r#""\"#, r#""\u"#, r#""\ud8"#, "\\é", r#""\ud83d\"#] {
+            whole_characters(broken);
+        }
+    }
+
     #[test]
     fn hidden_and_control_characters_are_removed() {
         let hostile =

@@ -20,6 +20,7 @@ use wire::RequestId;
 use wire::rpc::{self, Message};
 use wire::{Code, RpcError};
 
+use crate::clean::whole_characters;
 use crate::error::Error;
 use crate::handler;
 use crate::server::{Server, lock};
@@ -222,7 +223,7 @@ impl Peer {
     ) -> Result<T, Failure> {
         let mut call = self.prepare_call(self.next_number(), method, params);
         let result = (&mut call.reply).await?;
-        serde_json::from_str(result.get()).map_err(|_| Failure::Invalid)
+        serde_json::from_str(&whole_characters(result.get())).map_err(|_| Failure::Invalid)
     }
 
     /// Sends a notification.

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use engine::ports::Severity;
-use engine::words::SlashCommand;
+use engine::words::{SlashCommand, inert, inert_title};
 
+use crate::clean::clean_line;
 use crate::config::Transport;
-use crate::error::Error;
 use crate::server::{Phase, Server, Status};
 use crate::session::{MAX_TOOLS, SessionServers};
 
@@ -15,6 +15,8 @@ use crate::session::{MAX_TOOLS, SessionServers};
 const LOG: usize = 600;
 /// How many bytes of a log `/mcp log` shows.
 const WHOLE_LOG: usize = 16 * 1024;
+/// How many bytes of a tool's name `/mcp` shows.
+const MAX_NAME: usize = 80;
 
 /// Returns the command as clients list it.
 pub(crate) fn command() -> SlashCommand {
@@ -40,7 +42,7 @@ impl Reported {
         name: &str,
         status: &Status,
     ) -> Option<(Severity, String, Option<String>)> {
-        let why = status.error.as_ref().map(Error::to_string);
+        let why = status.error.as_ref().map(|error| inert(&error.to_string()));
         match status.phase {
             Phase::Late if !self.is_bad => {
                 self.is_bad = true;
@@ -121,13 +123,14 @@ pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> Str
         let status = server.status();
         text.push_str(&format!("- `{}` ({}): {}\n", server.name(), kind(server), state(&status)));
         if let Some(error) = &status.error {
+            let error = inert(&error.to_string()).replace('\n', "\n    ");
             text.push_str(&format!("  - last error: {error}\n"));
         }
         if status.phase == Phase::Ready {
             text.push_str(&format!("  - {}\n", tools(&status)));
             let log = server.log_tail(LOG);
             if !log.is_empty() {
-                text.push_str(&format!("  - log: {}\n", log.replace('\n', "\n    ")));
+                text.push_str(&format!("  - log: {}\n", inert(&log).replace('\n', "\n    ")));
             }
         }
     }
@@ -138,7 +141,7 @@ pub(crate) fn overview(session: &SessionServers, servers: &[Arc<Server>]) -> Str
         ));
     }
     for problem in problems {
-        text.push_str(&format!("- ignored: {problem}\n"));
+        text.push_str(&format!("- ignored: {}\n", inert_title(&problem)));
     }
     text
 }
@@ -164,11 +167,13 @@ fn state(status: &Status) -> String {
 
 fn tools(status: &Status) -> String {
     let offer = &status.offer;
-    let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let names: Vec<String> =
+        offer.tools.iter().map(|tool| clean_line(&tool.name, MAX_NAME)).collect();
+    let list = inert_title(&names.join(", "));
     let mut text = match names.len() {
         0 => "no tools".to_owned(),
-        1 => format!("1 tool: {}", names[0]),
-        count => format!("{count} tools: {}", names.join(", ")),
+        1 => format!("1 tool: {list}"),
+        count => format!("{count} tools: {list}"),
     };
     match offer.omitted {
         0 => {}
@@ -194,10 +199,40 @@ fn fenced(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
+    use crate::error::Error;
+
     use super::*;
 
     fn status(phase: Phase, error: Option<Error>) -> Status {
         Status { phase, offer: Arc::default(), peer: None, error, version: 0 }
+    }
+
+    // R: M2, T7
+    #[test]
+    fn nothing_that_a_server_says_about_itself_is_rendered() {
+        let image = "![x](http://evil/?q=1)";
+        let tool = |name: &String| {
+            let (title, description, fingerprint) = Default::default();
+            let schema = serde_json::Value::Null;
+            Arc::new(crate::offer::ToolInfo {
+                name: name.clone(),
+                title,
+                description,
+                schema,
+                fingerprint,
+            })
+        };
+        let names = [image.to_owned(), "a\u{202e}b".to_owned(), "x".repeat(1000)];
+        let offer =
+            crate::offer::Offer { tools: names.iter().map(tool).collect(), ..Default::default() };
+        let ready = Status { offer: Arc::new(offer), ..status(Phase::Ready, None) };
+        let text = tools(&ready);
+        assert!(text.starts_with(&format!("3 tools: `{image}, ab, xxx")), "{text}");
+        assert!(text.len() < 200, "{}", text.len());
+        let failed = Error::Exited { how: "code 1".to_owned(), log: image.to_owned() };
+        let (_, _, why) =
+            Reported::default().next("a", &status(Phase::Failed, Some(failed))).unwrap();
+        assert!(why.unwrap().starts_with("```\n"));
     }
 
     // R: M2

@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::clean::{clean, clean_line, clean_uri};
+use crate::clean::{clean, clean_line, clean_uri, whole_characters};
 use crate::connection::{Failure, Peer, PendingCall};
 use crate::host::Timing;
 use crate::offer::ToolInfo;
@@ -169,7 +169,8 @@ impl McpTool {
     fn finish(&self, reply: Result<Box<RawValue>, Failure>) -> Result<Output, ToolError> {
         let result = reply.map_err(|failure| self.failed(&failure))?;
         self.server.record_answer();
-        let Ok(result) = serde_json::from_str::<CallToolResult>(result.get()) else {
+        let Ok(result) = serde_json::from_str::<CallToolResult>(&whole_characters(result.get()))
+        else {
             return Err(self.failed(&Failure::Invalid));
         };
         let is_error = result.is_error == Some(true);
