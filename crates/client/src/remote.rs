@@ -3,6 +3,7 @@
 //! [`open`] returns the two ends of a socket, for callers that reconnect by themselves. [`Connection::remote`] is for all
 //! others. The token goes into a header, never into the address.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,10 @@ async fn connect(url: &str, token: Option<&str>) -> Result<Socket, Error> {
     let plain_host = host.trim_start_matches('[').trim_end_matches(']');
     let stream = TcpStream::connect((plain_host, port)).await.map_err(|err| failed(&err))?;
     stream.set_nodelay(true).map_err(|err| failed(&err))?;
+    if token.is_some() && !is_private(is_secure, stream.peer_addr().ok()) {
+        let why = "the token would be sent unencrypted to another machine; use wss://";
+        return Err(Error::Remote(why.to_owned()));
+    }
     let stream: Box<dyn Stream> = match is_secure {
         false => Box::new(stream),
         true => Box::new(encrypt(stream, plain_host).await?),
@@ -99,6 +104,11 @@ async fn connect(url: &str, token: Option<&str>) -> Result<Socket, Error> {
         })),
         Err(err) => Err(failed(&err)),
     }
+}
+
+/// Tells whether nobody on the network can read what is sent.
+fn is_private(is_secure: bool, peer: Option<SocketAddr>) -> bool {
+    is_secure || peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback())
 }
 
 async fn encrypt(
@@ -183,4 +193,29 @@ fn pump(tasks: &mut JoinSet<()>, mut sender: Sender, mut receiver: Receiver, pip
         }
         sender.close().await;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: T7
+    #[test]
+    fn token_leaves_the_machine_only_encrypted() {
+        for (address, expected) in [
+            ("127.0.0.1:80", true),
+            ("127.8.9.1:80", true),
+            ("[::1]:80", true),
+            ("[::ffff:127.0.0.1]:80", true),
+            ("192.0.2.1:80", false),
+            ("[2001:db8::1]:80", false),
+            ("[::ffff:192.0.2.1]:80", false),
+        ] {
+            let address = address.parse().ok();
+            assert!(address.is_some());
+            assert_eq!(is_private(false, address), expected, "{address:?}");
+            assert!(is_private(true, address));
+        }
+        assert!(!is_private(false, None));
+    }
 }
