@@ -3,6 +3,8 @@
 //! The attacks are tests of the crates; this file only groups them. A test that makes many attempts prints `attempts: N`, any other
 //! one counts as one. The ordinary tests include all of them; here some are repeated for longer. The counts of whole runs are written
 //! to docs/internals/attacks.md.
+//!
+//! `fuzz` builds its targets a second time, with counters for every branch, which guide the fuzzer; `attack` uses the ordinary build.
 
 use std::time::Instant;
 
@@ -131,14 +133,13 @@ pub(crate) fn run(is_short: bool) -> Result<bool> {
         rows.push((name.to_owned(), all, start.elapsed().as_secs()));
     }
     let start = Instant::now();
-    let fuzzed = fuzz_all(&TARGETS, seconds)?;
+    let fuzzed = fuzz_all(&TARGETS, seconds, run_ordinary)?;
     holds &= fuzzed.holds;
     rows.push(("fuzzed parsers and decoders".to_owned(), fuzzed.all, start.elapsed().as_secs()));
     let table = table_of(&rows);
     println!("\n{table}");
     if holds && !is_short {
         publish("counts", &table)?;
-        publish("executions", &fuzzed.table)?;
     }
     println!(
         "{}",
@@ -196,7 +197,6 @@ fn with_table(page: &str, mark: &str, table: &str) -> Option<String> {
 
 /// Runs one fuzz target, or all of them, each for some seconds.
 pub(crate) fn fuzz(words: &[&str]) -> Result<bool> {
-    needs::test_runner()?;
     let (target, seconds) = match words {
         [] => (None, "30"),
         ["--seconds", seconds] => (None, *seconds),
@@ -211,7 +211,7 @@ pub(crate) fn fuzz(words: &[&str]) -> Result<bool> {
         let names: Vec<&str> = TARGETS.iter().map(|(name, _)| *name).collect();
         anyhow::bail!("unknown target. The targets are {}", names.join(", "));
     }
-    let fuzzed = fuzz_all(&targets, seconds)?;
+    let fuzzed = fuzz_all(&targets, seconds, run_guided)?;
     println!("{} executions of {} targets", grouped(fuzzed.all.attempts), targets.len());
     if fuzzed.holds && target.is_none() {
         publish("executions", &fuzzed.table)?;
@@ -226,20 +226,63 @@ struct Fuzzed {
     table: String,
 }
 
-fn fuzz_all(targets: &[(&str, &str)], seconds: u64) -> Result<Fuzzed> {
+/// Runs a target of a package with these environment variables. Returns whether it passed, the counts and the output.
+type RunTarget = fn(name: &str, package: &str, variables: &[&str]) -> Result<(bool, Count, String)>;
+
+fn run_ordinary(name: &str, package: &str, variables: &[&str]) -> Result<(bool, Count, String)> {
+    tests(package, &format!("test(/fuzz_{name}$/)"), variables)
+}
+
+/// What makes the compiler add a counter to every branch. Works with the stable compiler; only the names of the options are not promised.
+const COUNTERS: &str = "RUSTFLAGS=-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=3 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters";
+
+/// Runs a target in a build of its own. Build scripts and macros are built for the host, without counters.
+fn run_guided(name: &str, package: &str, variables: &[&str]) -> Result<(bool, Count, String)> {
+    let (_, about) = program::output(&["rustc", "-vV"])?;
+    let host = about.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = host.context("rustc does not say what it builds for")?;
+    let mut words = vec!["env", COUNTERS, "CARGO_PROFILE_DEV_OPT_LEVEL=1"];
+    words.extend(variables);
+    words.extend(["cargo", "test", "--target-dir", "target/fuzz", "--target", host, "-p", package]);
+    // Only test programs that contain the fuzzer have what the counters need.
+    words.extend(if package == "shell" { ["--test", "it"].as_slice() } else { &["--lib"] });
+    let test = format!("fuzz_{name}");
+    words.extend([&test, "--", "--nocapture"]);
+    let (passed, output) = program::output(&words)?;
+    if !passed {
+        println!("{output}");
+    }
+    let line = output.lines().find_map(|line| Some(line.split_once("attempts: ")?.1));
+    let attempts = line.map_or(0, leading_number);
+    println!("{name}: {}", line.unwrap_or("did not run"));
+    Ok((passed && attempts > 0, Count { tests: 1, attempts }, output))
+}
+
+/// Returns the number that a text begins with.
+fn leading_number(text: &str) -> usize {
+    let end = text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().unwrap_or(0)
+}
+
+fn fuzz_all(targets: &[(&str, &str)], seconds: u64, run: RunTarget) -> Result<Fuzzed> {
     let duration = format!("PURLIN_FUZZ_SECONDS={seconds}");
     // Without a duration each target gets its usual number of inputs.
     let variables: &[&str] = if seconds == 0 { &[] } else { &[&duration] };
     let mut fuzzed = Fuzzed { holds: true, all: Count::default(), table: String::new() };
-    fuzzed.table.push_str("| target | executions | slowest, µs |\n|---|--:|--:|\n");
+    fuzzed.table.push_str("| target | executions | slowest, µs | branches reached | inputs that reached more |\n|---|--:|--:|--:|--:|\n");
     for (name, package) in targets {
-        let (passed, count, output) = tests(package, &format!("test(/fuzz_{name}$/)"), variables)?;
+        let (passed, count, output) = run(name, package, variables)?;
         fuzzed.holds &= passed;
         fuzzed.all.tests += count.tests;
         fuzzed.all.attempts += count.attempts;
-        let slowest = output.split_once("slowest ").map_or("", |(_, rest)| rest);
-        let slowest = slowest.split(' ').next().unwrap_or_default();
-        let row = format!("| `{name}` | {} | {slowest} |\n", grouped(count.attempts));
+        let number = |word: &str| {
+            let found = output.split_once(word).map_or(0, |(_, rest)| leading_number(rest));
+            grouped(found)
+        };
+        let [slowest, branches, inputs] = ["slowest ", "branches ", "inputs "].map(number);
+        let executions = grouped(count.attempts);
+        let row = format!("| `{name}` | {executions} | {slowest} | {branches} | {inputs} |\n");
         fuzzed.table.push_str(&row);
     }
     Ok(fuzzed)
@@ -268,17 +311,16 @@ fn tests(package: &str, filter: &str, variables: &[&str]) -> Result<(bool, Count
 
 /// Reads the counts from the output of the test runner.
 fn count(output: &str) -> Count {
-    let number = |text: &str| {
-        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
-        digits.parse::<usize>().ok()
-    };
     let tests = output.lines().rev().find_map(|line| {
         let (before, _) = line.split_once(" tests run").or_else(|| line.split_once(" test run"))?;
         before.rsplit(' ').next()?.parse().ok()
     });
     let tests = tests.unwrap_or(0);
-    let many: Vec<usize> =
-        output.lines().filter_map(|line| number(line.split_once("attempts: ")?.1)).collect();
+    let many: Vec<usize> = output
+        .lines()
+        .filter_map(|line| Some(line.split_once("attempts: ")?.1))
+        .map(leading_number)
+        .collect();
     // A test that prints a number is not counted as one attempt again.
     Count { tests, attempts: many.iter().sum::<usize>() + tests.saturating_sub(many.len()) }
 }

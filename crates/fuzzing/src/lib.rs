@@ -1,18 +1,27 @@
 //! A small fuzzer for parsers and decoders, on the stable toolchain and without dependencies. For tests only.
 //!
-//! A target is a test named `fuzz_NAME` that calls [`run`]. Its inputs are made from the files in `corpus/NAME` by random changes;
-//! nothing measures which code they reach. By default each target gets a few hundred inputs, always the same ones; `cargo xtask
-//! fuzz` sets `PURLIN_FUZZ_SECONDS`, and then they are different each time. An input that makes the target panic is written to the
-//! corpus, where every later run tries it first.
+//! A target is a test named `fuzz_NAME` that calls [`run`]. Its inputs are made from the files in `corpus/NAME` by random changes.
+//! By default each target gets a few hundred inputs, always the same ones; `PURLIN_FUZZ_SECONDS` makes it run for so long, with different ones
+//! each time. `cargo xtask fuzz` also builds with counters for every branch (`coverage`): an input that reaches something new is changed further,
+//! and a short one is written to the corpus. So is an input that makes the target panic. Every later run tries all of them first.
 
 #![expect(clippy::print_stderr, reason = "tests report on stderr; `cargo xtask attack` reads it")]
+
+mod coverage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use coverage::Coverage;
+
 /// How many inputs a target gets in the ordinary tests.
 const INPUTS: u64 = 400;
+/// The largest input that is written to the corpus because it reaches something new, and the most of them for a target.
+const LARGEST_SAVED: usize = 512;
+const MOST_SAVED: usize = 120;
+/// The most inputs that are changed further.
+const MOST_KNOWN: usize = 20_000;
 /// The largest input.
 const LARGEST: usize = 64 * 1024;
 /// An input that takes longer has found something. Far more than a slow machine needs.
@@ -24,31 +33,47 @@ const TOO_SLOW: Duration = Duration::from_secs(20);
 /// If the target panics or is too slow; says where the input was written.
 pub fn run(name: &str, words: &[&str], target: impl Fn(&[u8])) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-    let corpus = read_corpus(&directory);
+    let mut corpus = read_corpus(&directory);
     assert!(!corpus.is_empty(), "{} has no files", directory.display());
     let end = seconds().map(|seconds| Instant::now() + seconds);
     let mut random = Random(end.map_or(0x9e37_79b9, |_| from_clock()));
     let mut count = 0;
     let mut slowest = Duration::ZERO;
+    let mut coverage = Coverage::new();
     let mut try_one = |input: &[u8]| {
+        coverage.iter().for_each(Coverage::clear);
         let start = Instant::now();
         let is_fine = catch_unwind(AssertUnwindSafe(|| target(input))).is_ok();
         let took = start.elapsed();
         slowest = slowest.max(took);
         if !is_fine || took > TOO_SLOW {
-            let file = save(&directory, input);
+            let file = save(&directory, "found", input);
             let why = if is_fine { "is too slow" } else { "panics" };
             panic!("{name} {why} on {}", file.display());
         }
         count += 1;
+        coverage.as_mut().is_some_and(Coverage::add)
     };
-    corpus.iter().for_each(|input| try_one(input));
+    let mut saved = corpus.len();
+    for input in &corpus {
+        try_one(input);
+    }
     let mut made = 0;
     while end.map_or(made < INPUTS, |end| Instant::now() < end) {
-        try_one(&random.change(&corpus, words));
+        let input = random.change(&corpus, words);
+        if try_one(&input) && corpus.len() < MOST_KNOWN {
+            if input.len() <= LARGEST_SAVED && saved < MOST_SAVED {
+                save(&directory, "reaches", &input);
+                saved += 1;
+            }
+            corpus.push(input);
+        }
         made += 1;
     }
-    eprintln!("fuzz {name}: attempts: {count}, slowest {} µs", slowest.as_micros());
+    let reached =
+        coverage.map(|found| format!(", branches {}, inputs {}", found.reached, corpus.len()));
+    let (reached, slowest) = (reached.unwrap_or_default(), slowest.as_micros());
+    eprintln!("fuzz {name}: attempts: {count}, slowest {slowest} µs{reached}");
 }
 
 /// Returns how long each target runs, if that is asked for.
@@ -71,16 +96,19 @@ fn read_corpus(directory: &Path) -> Vec<Vec<u8>> {
     files.iter().filter_map(|file| std::fs::read(file).ok()).collect()
 }
 
-fn save(directory: &Path, input: &[u8]) -> PathBuf {
+fn save(directory: &Path, why: &str, input: &[u8]) -> PathBuf {
     let hash = input.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
-    let file = directory.join(format!("found-{hash:016x}"));
+    let file = directory.join(format!("{why}-{hash:016x}"));
     if let Err(err) = std::fs::write(&file, input) {
         eprintln!("{} cannot be written: {err}", file.display());
     }
     file
 }
+
+/// How many inputs are the last ones.
+const RECENT: usize = 20;
 
 /// A small generator of numbers (xorshift).
 struct Random(u64);
@@ -104,7 +132,10 @@ impl Random {
 
     /// Makes an input from those of the corpus.
     fn change(&mut self, corpus: &[Vec<u8>], words: &[&str]) -> Vec<u8> {
-        let mut input = self.pick(corpus).cloned().unwrap_or_default();
+        // Often one of those that were the last to reach something new.
+        let recent = corpus.len().saturating_sub(RECENT);
+        let from = if self.next().is_multiple_of(3) { &corpus[recent..] } else { corpus };
+        let mut input = self.pick(from).cloned().unwrap_or_default();
         for _ in 0..=self.below(8) {
             self.change_once(&mut input, corpus, words);
         }
