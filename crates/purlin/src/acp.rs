@@ -67,6 +67,7 @@ pub fn run(options: AcpOptions) -> anyhow::Result<ExitCode> {
     let settings = Settings::new(config, problems, env::directories());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve_client(options, models, settings))?;
+    tools::bash::finish_checks();
     log::flush();
     // The reader may still be blocked in a read.
     std::process::exit(0)

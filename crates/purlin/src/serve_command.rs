@@ -92,6 +92,7 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     runtime.block_on(listen(args, config, problems))?;
+    tools::bash::finish_checks();
     log::flush();
     // Threads may still wait for a model or a file.
     std::process::exit(0)

@@ -28,6 +28,7 @@ impl Extension for DiagnosticsExtension {
             for file in files {
                 outcome.context.extend(self.0.after_edit(&file).await);
             }
+            outcome.problems = self.0.take_warnings();
             outcome
         }
         .boxed()

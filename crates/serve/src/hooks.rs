@@ -4,6 +4,7 @@
 //! failure is only reported.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use engine::words::pattern::matches_pattern;
 use engine::words::{HookOutcome, Moment};
@@ -56,7 +57,7 @@ fn name_of(moment: &Moment<'_>) -> &'static str {
 pub(crate) fn ask<'a>(
     hooks: &'a [Hook],
     moment: Moment<'a>,
-    bash: &'a Bash,
+    bash: &'a Arc<Bash>,
     context: &'a HookContext,
 ) -> BoxFuture<'a, HookOutcome> {
     let asked: Vec<&Hook> = hooks.iter().filter(|hook| is_for(hook, &moment)).collect();
@@ -69,7 +70,7 @@ pub(crate) fn ask<'a>(
 async fn ask_all(
     asked: Vec<&Hook>,
     moment: Moment<'_>,
-    bash: &Bash,
+    bash: &Arc<Bash>,
     context: &HookContext,
 ) -> HookOutcome {
     let mut outcome = HookOutcome::default();
@@ -100,6 +101,7 @@ async fn ask_all(
             break;
         }
     }
+    outcome.problems.extend(bash.take_warnings());
     outcome
 }
 

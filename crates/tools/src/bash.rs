@@ -58,6 +58,7 @@ use repositories::Survey;
 use title::{outline_of, title_of};
 
 pub use background::tools as background_tools;
+pub use before::finish_checks;
 pub use captured_run::{CapturedRun, Ran};
 pub use extra_permissions::ExtraPermissions;
 pub use output::Plain;
@@ -97,6 +98,8 @@ pub struct Bash {
     background: Background,
     /// The temporary directory that its commands share; made for the first one. `None` if it cannot be made.
     temporary: OnceLock<Option<Arc<SharedDirectory>>>,
+    /// What the user must know about programs that run without a question, such as a checker.
+    warnings: Mutex<Vec<String>>,
     /// What the last search of the directories found.
     surveyed: Mutex<Option<Arc<Survey>>>,
     /// All repositories below the directories so far. They stay protected while the session lasts.
@@ -118,6 +121,7 @@ impl Bash {
             has_no_terminals: AtomicBool::default(),
             background: Background::default(),
             temporary: OnceLock::new(),
+            warnings: Mutex::default(),
             surveyed: Mutex::default(),
             repositories: Mutex::default(),
         }

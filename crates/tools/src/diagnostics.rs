@@ -104,6 +104,11 @@ impl Diagnostics {
         self.servers.iter().for_each(lsp::Server::stop);
     }
 
+    /// Takes what the user must know about what the checkers left behind.
+    pub fn take_warnings(&self) -> Vec<String> {
+        self.bash.take_warnings()
+    }
+
     /// Returns what is wrong with a file that was changed, as the model wrote its path; one text for each checker and server.
     pub async fn after_edit(&self, spelling: &str) -> Vec<String> {
         let Some(target) = self.scope.locate(spelling).ok().filter(|file| file.is_inside()) else {

@@ -199,10 +199,13 @@ impl Scope {
     }
 
     /// Reads the first bytes of a file that is inside a root after all links are resolved; returns them and its size. `None` if it does
-    /// not exist, is outside, or is not a regular file.
+    /// not exist, is outside, is not a regular file, or is another name of a secret.
     #[must_use]
     pub fn read_start(&self, path: &Path, most: usize) -> Option<(Vec<u8>, u64)> {
         let target = self.place(path).ok().filter(|target| target.is_inside)?;
+        if hard_links::names_a_secret(&target.real(), &target.root.real) {
+            return None;
+        }
         let look = target.look().ok()??;
         let file = target.open_file().ok()?;
         let mut bytes = Vec::new();
@@ -285,10 +288,12 @@ impl Target {
         self.is_output
     }
 
-    /// Tells by its name and directory whether it usually holds secrets.
+    /// Tells by its name and directory whether it usually holds secrets. A file with several names may have another that says so.
     pub(crate) fn is_secret(&self) -> bool {
         let real = self.real();
-        is_secret(&self.path) || self.hidden.iter().any(|hidden| real.starts_with(hidden))
+        is_secret(&self.path)
+            || self.hidden.iter().any(|hidden| real.starts_with(hidden))
+            || (self.is_inside && hard_links::names_a_secret(&real, &self.root.real))
     }
 
     /// Returns the path for people and rules: relative to the working directory if inside it, else absolute.

@@ -81,7 +81,7 @@ async fn ask(cx: &TurnCx<'_>, moment: Moment<'_>) -> Result<HookOutcome, TurnErr
 /// Shows problems of hooks to the user.
 async fn report(cx: &TurnCx<'_>, problems: Vec<String>) -> Result<(), TurnError> {
     for problem in problems {
-        cx.notify(Severity::Warning, "A hook failed", Some(problem)).await?;
+        cx.notify(Severity::Warning, "Problem with a hook or checker", Some(problem)).await?;
     }
     Ok(())
 }

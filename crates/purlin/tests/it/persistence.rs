@@ -89,6 +89,59 @@ fn file_that_other_programs_run_is_gone_while_the_command_still_runs() {
     }
 }
 
+/// Nobody is asked before a checker runs, and it runs the project's code.
+// R: T7
+#[test]
+fn checker_leaves_nothing_that_other_programs_run() {
+    let script = "model tool write {\"filePath\":\"a.txt\",\"content\":\"x\"}\nmodel end\nmodel text \"Done.\"\n";
+    let check = "mkdir -p .vscode; echo evil > .vscode/tasks.json; git init -q n; echo '[core] fsmonitor = x' > n/.git/config";
+    let mut agent = Agent::playing(script).config(json!({ "check": { "*.txt": check } })).ready();
+    let directory = agent.directory().to_owned();
+    let said = play(&mut agent);
+    assert!(!directory.join(".vscode").exists() && directory.join(".vscode.set-aside").exists());
+    assert!(directory.join("n/.git/config.set-aside").exists());
+    assert!(
+        said.contains("Problem with a hook or checker") && said.contains(".vscode was renamed to"),
+        "{said}"
+    );
+    eprintln!("attempts: 2");
+}
+
+/// What commands prepare so that the agent cannot find or rename what they leave.
+// R: T7
+#[test]
+fn nothing_that_a_command_prepares_keeps_what_it_leaves_from_being_found() {
+    let long = format!("{}.code-workspace", "x".repeat(240));
+    let fill = "for i in $(seq 1 300); do : > .vscode.set-aside-$i; done; : > .vscode.set-aside; mkdir .vscode";
+    let tries =
+        [fill.to_owned(), format!("touch {long}"), "touch $'x\\xff.code-workspace'".to_owned()];
+    let inputs: Vec<Value> = tries.iter().map(|command| json!({ "command": command })).collect();
+    let mut agent = Agent::playing(&script(&inputs)).ready();
+    let directory = agent.directory().to_owned();
+    play(&mut agent);
+    let is_left = |name: &std::ffi::OsStr| shell::is_auto_run_name(&name.to_string_lossy());
+    let names = std::fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = names.filter(|name| is_left(name)).collect();
+    assert_eq!(left, Vec::<std::ffi::OsString>::new());
+    eprintln!("attempts: {}", tries.len());
+}
+
+/// The session ends while a command runs: it is checked all the same, before the program exits.
+// R: T7
+#[test]
+fn background_command_is_checked_when_its_session_ends() {
+    let command =
+        "git init -q n; echo '[core] fsmonitor = x' > n/.git/config; touch made; sleep 1000";
+    let input = json!({ "command": command, "background": true });
+    let mut agent = Agent::playing(&script(&[input])).ready();
+    let directory = agent.directory().to_owned();
+    play(&mut agent);
+    crate::agent::wait_until("the command has run", DEADLINE, || directory.join("made").exists());
+    agent.close_input();
+    assert!(agent.wait(DEADLINE).success());
+    assert!(directory.join("n/.git/config.set-aside").exists());
+}
+
 // R: T7
 #[test]
 fn file_that_other_programs_run_can_be_requested_by_name() {

@@ -175,7 +175,7 @@ type BoxedRun = futures_util::future::BoxFuture<'static, ()>;
 impl Bash {
     /// Starts a command in the background.
     pub(super) async fn start(
-        &self,
+        self: &Arc<Self>,
         cx: &ToolCx<'_>,
         input: &Input,
         found: &Found,
@@ -184,7 +184,7 @@ impl Bash {
         self.background.check_room()?;
         self.warn(cx, None).await?;
         let spec = self.spec_of(cx.cwd, &input.command);
-        let profile = self.profile(input);
+        let profile = self.profile_of(input).await?;
         let spawned = cx.or_cancelled(self.spawn(&spec, &profile, found)).await?;
         let child = match spawned {
             Ok(child) => child,

@@ -1,10 +1,11 @@
 //! What was there before a command: compared and restored when it has ended, also in the background.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use engine::ports::{ToolCx, ToolError};
-use engine::words::visible;
+use engine::words::{inert, visible};
 
 use super::git_redirects::GitRedirects;
 use super::input::Input;
@@ -13,7 +14,8 @@ use super::repositories::{Survey, survey};
 use super::watch::{self, Again, Watch, Watched};
 use super::{Bash, not_run};
 
-/// What was there before a command. If it is dropped unchecked, because the turn or the session ended, it is checked then.
+/// What was there before a command. If it is dropped unchecked, because the turn or the session ended, it is checked then, on a thread of its
+/// own; [`finish_checks`] waits for that.
 ///
 /// Has no reference to its session, which must be able to end while a command runs.
 #[derive(Debug)]
@@ -64,19 +66,24 @@ impl Before {
 
     /// Restores files that redirect git, and sets aside what other programs would run, on another thread.
     pub(super) async fn check(mut self) -> Result<After, ToolError> {
-        let work = tokio::task::spawn_blocking(move || self.check_here());
-        work.await
+        let work = tokio::task::spawn_blocking(move || self.0.take().map(State::check));
+        let checked = work.await;
+        checked
+            .map(Option::unwrap_or_default)
             .map_err(|err| ToolError::Model(format!("the project could not be checked: {err}")))
     }
+}
 
-    fn check_here(&mut self) -> After {
-        let Some(state) = self.0.take() else { return After::default() };
-        let State { directories, granted, survey: before, redirects, mut watch } = state;
+impl State {
+    fn check(self) -> After {
+        let State { directories, granted, survey: before, redirects, mut watch } = self;
         let renamed = watch.end();
         let restored = redirects.restore();
         let mut now = survey(&directories);
+        let reopened = quarantine::reopen(&directories, &before, &mut now);
         let mut left_behind = quarantine::check(&directories, &before, &now, &granted);
         left_behind.add_renamed(renamed);
+        left_behind.reopened = reopened;
         if !left_behind.set_aside.is_empty() {
             now = survey(&directories);
         }
@@ -84,9 +91,58 @@ impl Before {
     }
 }
 
-impl Drop for Before {
+/// How many commands that ended with their turn or session are being checked.
+static CHECKS: Mutex<usize> = Mutex::new(0);
+static CHECKED: Condvar = Condvar::new();
+
+/// How long the processes of a command that is dropped may take to end. Each was sent SIGKILL before.
+const LAST_BREATH: Duration = Duration::from_millis(100);
+
+/// Counts one check until it is dropped.
+struct Checking;
+
+impl Checking {
+    fn start() -> Checking {
+        *CHECKS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        Checking
+    }
+}
+
+impl Drop for Checking {
     fn drop(&mut self) {
-        self.check_here();
+        *CHECKS.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        CHECKED.notify_all();
+    }
+}
+
+/// How long the end of the program waits for these checks. A search is limited to less.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Waits until what ended commands have left behind is checked. For the end of the program.
+pub fn finish_checks() {
+    let checks = CHECKS.lock().unwrap_or_else(PoisonError::into_inner);
+    drop(CHECKED.wait_timeout_while(checks, PATIENCE, |running| *running > 0));
+}
+
+impl Drop for Before {
+    /// Not on this thread: it serves all sessions, and a search takes up to seconds.
+    fn drop(&mut self) {
+        let Some(state) = self.0.take() else { return };
+        let checking = Checking::start();
+        let check = move || {
+            let _checking = checking;
+            std::thread::sleep(LAST_BREATH);
+            let after = state.check();
+            if let Some(warning) = after.left_behind.warning() {
+                tracing::warn!(
+                    "a command that was ended left files that other programs run: {warning}"
+                );
+            }
+        };
+        if let Err(err) = std::thread::Builder::new().name("command check".to_owned()).spawn(check)
+        {
+            tracing::error!("what a command left behind could not be checked: {err}");
+        }
     }
 }
 
@@ -107,6 +163,13 @@ impl After {
 }
 
 impl Bash {
+    /// Takes what the user must know about captured runs.
+    pub fn take_warnings(&self) -> Vec<String> {
+        let taken =
+            std::mem::take(&mut *self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
+        taken.iter().map(|warning| inert(&visible(warning))).collect()
+    }
+
     /// Uses what was found after a command for the next one.
     pub(super) fn remember(&self, found: Arc<Survey>) {
         *self.surveyed.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
@@ -119,11 +182,12 @@ impl Bash {
         warning: Option<String>,
     ) -> Result<(), ToolError> {
         let mut all = self.background.take_warnings();
+        all.append(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner));
         all.extend(warning);
         if all.is_empty() {
             return Ok(());
         }
         let title = "A command left files that other programs run";
-        cx.turn.warn(title, Some(visible(&all.join("\n")))).await
+        cx.turn.warn(title, Some(inert(&visible(&all.join("\n"))))).await
     }
 }

@@ -1,15 +1,17 @@
-//! Commands whose output is captured: hooks, and commands in the text of a slash command.
+//! Commands whose output is captured: hooks, commands in the text of a slash command, checkers; and language servers.
 //!
 //! They use the same sandbox, environment and search path as the tool, but no client and no permission question: the caller has
-//! decided that they may run.
+//! decided that they may run. What the first three leave behind is checked as after any command: a checker runs the project's own code.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use process::Child;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::before::Before;
 use super::{Bash, Input};
 
 /// One command.
@@ -53,7 +55,7 @@ impl Bash {
     ///
     /// # Errors
     /// Fails with the reason if it did not run.
-    pub async fn run_captured(&self, run: CapturedRun) -> Result<Ran, String> {
+    pub async fn run_captured(self: &Arc<Self>, run: CapturedRun) -> Result<Ran, String> {
         let found = match run.on_host {
             true => self.sandbox.found().await,
             false => self.found().await,
@@ -72,13 +74,27 @@ impl Bash {
         for (name, value) in run.environment {
             spec = spec.env(name, value);
         }
-        let profile = self.profile(&Input::plain(&run.command, run.timeout));
+        let input = Input::plain(&run.command, run.timeout);
+        // The user's own hooks do what the user wants.
+        let is_users = run.on_host && !run.must_be_confined;
+        let before = match is_users {
+            true => None,
+            false => Some(Before::of(self, &input).await.map_err(|err| err.to_string())?),
+        };
+        let profile = self.profile_of(&input).await.map_err(|err| err.to_string())?;
         let child = match run.on_host {
             true => self.sandbox.spawn(&spec, &profile, &found),
             false => self.spawn(&spec, &profile, &found).await,
         };
         let child = child.map_err(|err| err.to_string())?;
-        finish(child, &run.input, run.timeout, run.limit).await
+        let ran = finish(child, &run.input, run.timeout, run.limit).await;
+        if let Some(before) = before {
+            let after = before.check().await.map_err(|err| err.to_string())?;
+            self.remember(Arc::clone(&after.survey));
+            let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+            warnings.extend(after.left_behind.warning());
+        }
+        ran
     }
 }
 
@@ -102,12 +118,13 @@ pub(super) async fn finish(
 }
 
 impl Bash {
-    /// Starts a program that stays, with input and output, in the sandbox of commands.
+    /// Starts a program that stays, with input and output, in the sandbox of commands. What it creates is not checked: it runs for so long that
+    /// it could be the user's.
     ///
     /// # Errors
     /// Fails with the reason if it was not started.
     pub(crate) async fn spawn_server(
-        &self,
+        self: &Arc<Self>,
         cwd: &Path,
         command: &[String],
         environment: &[(String, String)],
@@ -127,7 +144,8 @@ impl Bash {
         for (name, value) in environment {
             spec = spec.env(name, value);
         }
-        let profile = self.profile(&Input::plain(program, Duration::ZERO));
+        let input = Input::plain(program, Duration::ZERO);
+        let profile = self.profile_of(&input).await.map_err(|err| err.to_string())?;
         self.spawn(&spec, &profile, &found).await.map_err(|err| err.to_string())
     }
 }

@@ -1,6 +1,7 @@
 //! Runs a command in a terminal of the editor.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use engine::Event;
@@ -20,7 +21,7 @@ impl Bash {
     /// Lets the editor run a command. The editor starts our helper, which restricts the command as usual. `None` if the editor refuses
     /// and has started nothing.
     pub(super) async fn run_in_terminal(
-        &self,
+        self: &Arc<Self>,
         cx: &ToolCx<'_>,
         input: &Input,
         found: &Found,
@@ -30,7 +31,8 @@ impl Bash {
             return self.run_there(cx, input, "sh".to_owned(), args).await;
         }
         let spec = self.spec_of(cx.cwd, &input.command);
-        let started = match self.sandbox.for_terminal(&spec, &self.profile(input), found) {
+        let profile = self.profile_of(input).await?;
+        let started = match self.sandbox.for_terminal(&spec, &profile, found) {
             Ok(started) => started,
             Err(err) => return Err(self.not_run(&err, "").await),
         };

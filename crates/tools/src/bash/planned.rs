@@ -38,13 +38,14 @@ impl PlannedCommand {
                 "the sandbox is no longer available. Call it again; the user will be asked",
             ));
         }
-        let requested = &self.input.extra.write_outside;
-        let outside = self.bash.outside(requested, found.level).map_err(not_run)?;
+        let (bash, input, level) = (Arc::clone(&self.bash), self.input.clone(), found.level);
+        let look = move || (bash.outside(&input.extra.write_outside, level), bash.new_git(&input));
+        let (outside, new_git) = tokio::task::spawn_blocking(look).await.map_err(not_run)?;
+        let outside = outside.map_err(not_run)?;
         if outside != self.outside {
             return Err(not_run("a folder of `write_outside` has moved since the user was asked"));
         }
         self.input.outside = outside;
-        let new_git = self.bash.new_git(&self.input);
         self.input.new_git = new_git.filter(|git| self.new_git.as_ref() == Some(git));
         Ok(found)
     }

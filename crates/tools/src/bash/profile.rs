@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
+use engine::ports::ToolError;
 use process::sandbox::{Limits, Network, Profile};
 
 use super::input::Input;
 use super::repositories::{Survey, survey};
-use super::{Bash, Options, extra_permissions, repositories};
+use super::{Bash, Options, extra_permissions, not_run, repositories};
 
 impl Bash {
     /// Returns the repositories that a command may change.
@@ -18,6 +19,12 @@ impl Bash {
         let mut open = self.profile(input).writable;
         open.retain(|place| !self.directories.contains(place) && !input.outside.contains(place));
         open
+    }
+
+    /// Returns what a command may access. Found on another thread, because it searches directories.
+    pub(super) async fn profile_of(self: &Arc<Self>, input: &Input) -> Result<Profile, ToolError> {
+        let (bash, input) = (Arc::clone(self), input.clone());
+        tokio::task::spawn_blocking(move || bash.profile(&input)).await.map_err(not_run)
     }
 
     /// Returns what a command may access.

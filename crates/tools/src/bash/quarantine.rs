@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 use tree::{NotRead, beneath};
 
-use super::repositories::{Survey, named_by};
+use super::repositories::{Survey, named_by, survey};
 
 /// The largest configuration that is read.
 const MOST_BYTES: u64 = 1 << 20;
@@ -33,6 +33,12 @@ pub(super) struct Found {
     pub(super) set_aside: Vec<(PathBuf, String)>,
     /// New files below the top that others run by themselves. They stay.
     pub(super) new_auto_run: Vec<PathBuf>,
+    /// What could not be set aside, and why.
+    pub(super) failed: Vec<(PathBuf, String)>,
+    /// Directories that the command had closed to us and that were opened again.
+    pub(super) reopened: Vec<PathBuf>,
+    /// Whether the command created so many directories that not all were searched.
+    pub(super) is_cut_short: bool,
 }
 
 impl Found {
@@ -48,7 +54,18 @@ impl Found {
                 path.display()
             )
         });
-        let mut lines: Vec<String> = aside.chain(stays).collect();
+        let failed = self.failed.iter().map(|(path, why)| {
+            let path = path.display();
+            format!("{path} could not be renamed ({why}). Other programs may run what is in it: remove it yourself.")
+        });
+        let cut = self.is_cut_short.then(|| {
+            "There are now too many folders to search all of them for repositories that could run something.".to_owned()
+        });
+        let reopened = self.reopened.iter().map(|path| {
+            format!("{} could not be read, so its mode was changed to search it.", path.display())
+        });
+        let mut lines: Vec<String> =
+            failed.chain(cut).chain(aside).chain(stays).chain(reopened).collect();
         let more = lines.len().saturating_sub(MOST_SHOWN);
         lines.truncate(MOST_SHOWN);
         if more > 0 {
@@ -89,7 +106,8 @@ pub(super) fn check(
     now: &Survey,
     granted: &[PathBuf],
 ) -> Found {
-    let mut found = Found::default();
+    let is_cut_short = before.is_complete && !now.is_complete;
+    let mut found = Found { is_cut_short, ..Found::default() };
     let is_granted = |path: &Path| granted.iter().any(|granted| path.starts_with(granted));
     for directory in directories {
         let Ok(root) = beneath::open_directory(directory) else { continue };
@@ -135,6 +153,38 @@ pub(super) fn check(
     found
 }
 
+/// Opens directories that a command has closed to us, and searches again. Returns those that were opened.
+pub(super) fn reopen(directories: &[PathBuf], before: &Survey, now: &mut Survey) -> Vec<PathBuf> {
+    let mut reopened = Vec::new();
+    let is_new = |path: &&PathBuf| !before.closed.contains(*path);
+    for _ in 0..MOST_REOPENED {
+        let opened: Vec<PathBuf> = now
+            .closed
+            .iter()
+            .filter(is_new)
+            .filter(|path| open(directories, path))
+            .cloned()
+            .collect();
+        if opened.is_empty() {
+            break;
+        }
+        reopened.extend(opened);
+        *now = survey(directories);
+    }
+    reopened
+}
+
+/// How many directories inside each other are opened again.
+const MOST_REOPENED: usize = 20;
+
+fn open(directories: &[PathBuf], path: &Path) -> bool {
+    directories.iter().any(|directory| {
+        let Ok(below) = path.strip_prefix(directory) else { return false };
+        let root = beneath::open_directory(directory);
+        root.and_then(|root| beneath::make_accessible(root.as_fd(), below)).unwrap_or(false)
+    })
+}
+
 /// Returns the directory that a `.git` file names, also one inside a `.git`.
 fn named_by_any(git: &Path, directories: &[PathBuf]) -> Option<PathBuf> {
     if let Some(named) = named_by(git, directories) {
@@ -161,9 +211,9 @@ impl Found {
         let Some(path) = path else { return };
         match beneath::set_aside(root, &path) {
             Ok(_) => self.set_aside.push((directory.join(path), why.to_owned())),
-            Err(err) => {
-                tracing::error!("{} cannot be set aside: {err}", directory.join(path).display())
-            }
+            // Something else has removed it.
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound => {}
+            Err(err) => self.failed.push((directory.join(path), err.to_string())),
         }
     }
 
@@ -173,6 +223,8 @@ impl Found {
         let mut looked = 0;
         while let Some(at) = open.pop().filter(|_| looked < MOST_MODULES) {
             looked += 1;
+            // A command could have closed it to us. An error shows again where it is read.
+            beneath::make_accessible(root, &at).ok();
             let is_repository = at == git || kind(root, &at.join("HEAD")).is_some();
             if is_repository {
                 self.check_one(root, directory, &at, top);
@@ -208,10 +260,8 @@ impl Found {
         let is_hook = |name: &std::ffi::OsString| !name.to_string_lossy().ends_with(".sample");
         let runs = match kind(root, &hooks) {
             None => false,
-            Some(FileType::Directory) => {
-                let entries = beneath::list(root, &hooks).unwrap_or_default();
-                entries.iter().any(|(name, _)| is_hook(name))
-            }
+            Some(FileType::Directory) => beneath::list(root, &hooks)
+                .map_or(true, |entries| entries.iter().any(|(name, _)| is_hook(name))),
             Some(_) => true,
         };
         if runs {
@@ -233,12 +283,14 @@ fn kind(root: BorrowedFd<'_>, path: &Path) -> Option<FileType> {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use super::super::repositories::survey;
     use super::*;
 
     /// Runs a script as a command would, and returns what is set aside, relative to the directory, and the other findings.
     fn after(script: &str) -> (Vec<String>, Found) {
-        let directory = tempfile::tempdir().unwrap();
+        after_in(&tempfile::tempdir().unwrap(), script)
+    }
+
+    fn after_in(directory: &tempfile::TempDir, script: &str) -> (Vec<String>, Found) {
         let top = directory.path().canonicalize().unwrap();
         std::fs::create_dir_all(top.join("old/.git/hooks")).unwrap();
         std::fs::create_dir(top.join(".zed")).unwrap();
@@ -249,7 +301,10 @@ mod tests {
         let mut command = std::process::Command::new("/bin/bash");
         let done = command.args(["-ec", script]).current_dir(&top).status().unwrap();
         assert!(done.success(), "{script}");
-        let found = check(&directories, &before, &survey(&directories), &[top.join("granted")]);
+        let mut now = survey(&directories);
+        let reopened = reopen(&directories, &before, &mut now);
+        let mut found = check(&directories, &before, &now, &[top.join("granted")]);
+        found.reopened = reopened;
         let short = |path: &PathBuf| path.strip_prefix(&top).unwrap().display().to_string();
         let aside: Vec<String> = found.set_aside.iter().map(|(path, _)| short(path)).collect();
         for path in &aside {
@@ -288,6 +343,68 @@ mod tests {
             assert_eq!(found.repositories.len(), 1, "{script}");
             assert!(found.note().unwrap().contains("new repositories in"), "{script}");
         }
+    }
+
+    // R: T7
+    #[test]
+    fn modes_hide_no_repository() {
+        let make = |at: &str| MAKE.replace("n/.git", &format!("{at}/.git"));
+        let evil = |at: &str| {
+            format!(
+                "{} printf '[core]\\n\\tfsmonitor = x\\n' > {at}/.git/config; echo x > {at}/.git/hooks/post-checkout;",
+                make(at)
+            )
+        };
+        let modes = ["000", "111", "311", "333", "444", "500", "555", "666"];
+        for mode in modes {
+            for closed in ["n", "n/.git", "n/.git/hooks", "n/.git n", "a n"] {
+                let at = if closed == "a n" { "a/b/n" } else { "n" };
+                let closed = closed.replace("a n", "a/b/n a/b a");
+                let directory = tempfile::tempdir().unwrap();
+                let script = format!("{} chmod {mode} {closed}", evil(at));
+                let work = || {
+                    become_ordinary(directory.path());
+                    after_in(&directory, &script).0
+                };
+                let aside = std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+                assert_eq!(
+                    aside,
+                    [format!("{at}/.git/config"), format!("{at}/.git/hooks")],
+                    "{mode} {closed}"
+                );
+            }
+        }
+        // The top itself.
+        let directory = tempfile::tempdir().unwrap();
+        let work = || {
+            become_ordinary(directory.path());
+            after_in(&directory, &format!("{} mkdir .vscode; chmod 111 .", evil("n"))).0
+        };
+        let found = std::thread::scope(|scope| scope.spawn(work).join().unwrap());
+        assert_eq!(found, ["n/.git/config", "n/.git/hooks", ".vscode"]);
+        eprintln!("attempts: {}", modes.len() * 5 + 1);
+    }
+
+    /// Becomes an ordinary user on this thread, if the tests run as root, whom no mode stops.
+    fn become_ordinary(directory: &Path) {
+        use rustix::process::{Gid, Uid};
+        if rustix::process::geteuid().is_root() {
+            let (user, group) = (Uid::from_raw(65534), Gid::from_raw(65534));
+            rustix::fs::chown(directory, Some(user), Some(group)).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        }
+    }
+
+    // R: T7
+    #[test]
+    fn what_cannot_be_checked_is_reported() {
+        let many = |number: usize| Survey { is_complete: number == 0, ..Survey::default() };
+        let found = check(&[], &many(0), &many(1), &[]);
+        assert!(found.is_cut_short && found.warning().unwrap().contains("too many folders"));
+        assert_eq!(check(&[], &many(1), &many(1), &[]), Found::default());
+        let failed = vec![(PathBuf::from("/w/.vscode"), "no".to_owned())];
+        let found = Found { failed, ..Found::default() };
+        assert!(found.warning().unwrap().contains("/w/.vscode could not be renamed (no)"));
     }
 
     // R: T7

@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::io::Errno;
+
 use super::git_redirects::REDIRECTS;
 
 /// The most directories that are searched, those near the top first, how deep, and for how long. If one of these is reached, commands ask.
@@ -34,6 +37,8 @@ pub(super) struct Survey {
     pub(super) auto_run: BTreeSet<PathBuf>,
     /// Where those of them lead that are links.
     pub(super) auto_run_links: BTreeMap<PathBuf, PathBuf>,
+    /// Directories that we may not list or enter.
+    pub(super) closed: BTreeSet<PathBuf>,
     /// Whether everything was searched.
     pub(super) is_complete: bool,
 }
@@ -72,6 +77,10 @@ fn survey_within(directories: &[PathBuf], most: usize) -> Survey {
 impl Survey {
     fn look_at(&mut self, directory: &Path, depth: usize, open: &mut VecDeque<(PathBuf, usize)>) {
         let mut parts = (false, false, false);
+        let access = Access::READ_OK | Access::EXEC_OK;
+        if let Err(Errno::ACCESS) = accessat(CWD, directory, access, AtFlags::EACCESS) {
+            self.closed.insert(directory.to_owned());
+        }
         for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
             // Links are not followed: their targets are found in their own place, or are outside.
             let Ok(kind) = entry.file_type() else { continue };
@@ -91,7 +100,7 @@ impl Survey {
                 }
                 continue;
             }
-            let is_auto_run = name.to_str().is_some_and(shell::is_auto_run_name);
+            let is_auto_run = shell::is_auto_run_name(&name.to_string_lossy());
             if is_auto_run
                 && (depth == 0 || self.auto_run.len() < MOST_AUTO_RUN)
                 && !is_filled(directory, depth)

@@ -1,6 +1,7 @@
 //! Runs a command in our own sandboxed shell: starts it, reads its output, ends it.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -45,14 +46,14 @@ enum Why {
 
 impl Bash {
     pub(super) async fn run_here(
-        &self,
+        self: &Arc<Self>,
         cx: &ToolCx<'_>,
         input: &Input,
         found: &Found,
         is_live: bool,
     ) -> Result<Output, ToolError> {
         let spec = self.spec_of(cx.cwd, &input.command);
-        let profile = self.profile(input);
+        let profile = self.profile_of(input).await?;
         let spawned = cx.or_cancelled(self.spawn(&spec, &profile, found)).await?;
         let child = match spawned {
             Ok(child) => child,

@@ -1,9 +1,11 @@
 //! Watches the top of the session's directories while a command runs. A new file that other programs run by themselves is renamed as
 //! soon as it appears: an editor that also watches could otherwise use it before the command ends.
 //!
-//! Cannot tell who created a file. `quarantine` checks again when the command has ended, also where nothing can be watched.
+//! Cannot tell who created a file. `quarantine` checks again when the command has ended. Where the kernel reports nothing, because a command has
+//! used up what it allows, the directories are listed again and again.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,9 +21,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    fn is_new(&self, path: &Path, name: &str) -> bool {
+    fn is_new(&self, path: &Path, name: &OsStr) -> bool {
         let is_granted = self.granted.iter().any(|granted| path.starts_with(granted));
-        shell::is_auto_run_name(name) && !self.before.auto_run.contains(path) && !is_granted
+        shell::is_auto_run_name(&name.to_string_lossy())
+            && !self.before.auto_run.contains(path)
+            && !is_granted
     }
 }
 
@@ -96,22 +100,32 @@ pub(super) use linux::start;
 #[cfg(target_os = "linux")]
 mod linux {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::ffi::{OsStr, OsString};
     use std::io::PipeReader;
     use std::mem::MaybeUninit;
     use std::os::fd::{AsFd, OwnedFd};
-    use std::path::PathBuf;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::{Path, PathBuf};
 
-    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
     use tokio::sync::watch;
     use tree::beneath;
 
     use super::{MOST_TIMES, Watch, Watched};
 
+    /// How often directories are listed that cannot be watched.
+    const BEAT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
     /// Starts to watch. Where that is not possible, files are found when the command has ended.
     pub(in crate::bash) fn start(watched: Watched) -> Watch {
+        start_with(watched, watch_all)
+    }
+
+    /// Starts with what asks the kernel for reports.
+    pub(super) fn start_with(watched: Watched, watch_all: WatchAll) -> Watch {
         let (signal, again) = watch::channel(None);
-        let begun = Watcher::new(watched, signal).and_then(|watcher| {
+        let begun = Watcher::new(watched, signal, watch_all).and_then(|watcher| {
             let (stopped, stop) = std::io::pipe()?;
             let thread = std::thread::Builder::new().name("auto-run watch".to_owned());
             Ok((stop, thread.spawn(move || watcher.run(&stopped))?))
@@ -122,11 +136,50 @@ mod linux {
         Watch { again, thread: begun.ok() }
     }
 
+    /// The directories as they were opened, by the number of their watch.
+    type Open = BTreeMap<i32, (PathBuf, OwnedFd)>;
+    type WatchAll = fn(&[PathBuf], &mut Open) -> std::io::Result<OwnedFd>;
+
+    /// Asks the kernel to report what is created in these directories.
+    fn watch_all(directories: &[PathBuf], open: &mut Open) -> std::io::Result<OwnedFd> {
+        let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let flags = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+        for directory in directories {
+            let handle = beneath::open_directory(directory)?;
+            let number = inotify::add_watch(&events, directory, flags)?;
+            open.insert(number, (directory.clone(), handle));
+        }
+        Ok(events)
+    }
+
+    /// A watcher that reads nothing until it is told to, for tests.
+    #[cfg(test)]
+    pub(super) struct Flood {
+        watcher: Watcher,
+        /// How many events the kernel stores.
+        pub(super) limit: usize,
+    }
+
+    #[cfg(test)]
+    impl Flood {
+        pub(super) fn over(watched: Watched) -> Flood {
+            let watcher = Watcher::new(watched, watch::channel(None).0, watch_all).unwrap();
+            let limit = std::fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+            Flood { watcher, limit: limit.trim().parse().unwrap() }
+        }
+
+        pub(super) fn read(mut self) -> BTreeSet<PathBuf> {
+            let events = self.watcher.events.take().unwrap();
+            self.watcher.read_events(&events);
+            self.watcher.renamed.into_keys().collect()
+        }
+    }
+
     struct Watcher {
         watched: Watched,
-        events: OwnedFd,
-        /// The directories by the number of their watch, as they were opened.
-        open: BTreeMap<i32, (PathBuf, OwnedFd)>,
+        /// What the kernel reports; `None` if it refuses.
+        events: Option<OwnedFd>,
+        open: Open,
         /// What was renamed, and how often.
         renamed: BTreeMap<PathBuf, usize>,
         signal: watch::Sender<Option<PathBuf>>,
@@ -136,60 +189,103 @@ mod linux {
         fn new(
             watched: Watched,
             signal: watch::Sender<Option<PathBuf>>,
+            watch_all: WatchAll,
         ) -> std::io::Result<Watcher> {
-            let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
-            let flags = WatchFlags::CREATE | WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
             let mut open = BTreeMap::new();
-            for directory in &watched.directories {
-                let handle = beneath::open_directory(directory)?;
-                let number = inotify::add_watch(&events, directory, flags)?;
-                open.insert(number, (directory.clone(), handle));
-            }
+            let events = match watch_all(&watched.directories, &mut open) {
+                Ok(events) => Some(events),
+                Err(err) => {
+                    tracing::info!(
+                        "the project is listed while a command runs, not watched: {err}"
+                    );
+                    open.clear();
+                    for (number, directory) in (0..).zip(&watched.directories) {
+                        open.insert(
+                            number,
+                            (directory.clone(), beneath::open_directory(directory)?),
+                        );
+                    }
+                    None
+                }
+            };
             Ok(Watcher { watched, events, open, renamed: BTreeMap::new(), signal })
         }
 
         /// Watches until the other end of `stop` is closed. Returns what was renamed.
         fn run(mut self, stop: &PipeReader) -> BTreeSet<PathBuf> {
             loop {
-                let mut wait =
-                    [PollFd::new(&self.events, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-                match poll(&mut wait, None) {
+                let mut wait = vec![PollFd::new(stop, PollFlags::IN)];
+                wait.extend(self.events.as_ref().map(|events| PollFd::new(events, PollFlags::IN)));
+                let most = self.events.is_none().then_some(&BEAT);
+                match poll(&mut wait, most) {
                     Ok(_) | Err(rustix::io::Errno::INTR) => {}
                     Err(_) => return self.renamed.into_keys().collect(),
                 }
-                let is_over = !wait[1].revents().is_empty();
-                self.read_events();
+                let is_over = !wait[0].revents().is_empty();
+                match self.events.take() {
+                    Some(events) => {
+                        self.read_events(&events);
+                        self.events = Some(events);
+                    }
+                    None => self.list_all(),
+                }
                 if is_over {
                     return self.renamed.into_keys().collect();
                 }
             }
         }
 
-        fn read_events(&mut self) {
+        fn read_events(&mut self, events: &OwnedFd) {
             let mut buffer = [MaybeUninit::uninit(); 8192];
             let mut found = Vec::new();
-            let mut reader = inotify::Reader::new(&self.events, &mut buffer);
+            let mut is_cut_short = false;
+            let mut reader = inotify::Reader::new(events, &mut buffer);
             while let Ok(event) = reader.next() {
                 if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-                    // What was missed is found when the command has ended.
+                    is_cut_short = true;
                     continue;
                 }
-                let name = event.file_name().and_then(|name| name.to_str().ok());
+                let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+                // Most names are harmless, and a command may create very many.
+                let name = name.filter(|name| shell::is_auto_run_name(&name.to_string_lossy()));
                 found.extend(name.map(|name| (event.wd(), name.to_owned())));
             }
             for (number, name) in found {
                 self.rename(number, &name);
             }
+            if is_cut_short {
+                self.list_all();
+            }
         }
 
-        fn rename(&mut self, number: i32, name: &str) {
+        /// Finds what was not reported.
+        fn list_all(&mut self) {
+            let list = |(number, (_, handle)): (&i32, &(PathBuf, OwnedFd))| {
+                let names = beneath::list(handle.as_fd(), Path::new("")).unwrap_or_default();
+                let is_wanted = |name: &OsString| shell::is_auto_run_name(&name.to_string_lossy());
+                let names = names.into_iter().map(|(name, _)| name).filter(is_wanted);
+                names.map(|name| (*number, name)).collect::<Vec<_>>()
+            };
+            let found: Vec<_> = self.open.iter().flat_map(list).collect();
+            for (number, name) in found {
+                self.rename(number, &name);
+            }
+        }
+
+        fn rename(&mut self, number: i32, name: &OsStr) {
             let Some((directory, handle)) = self.open.get(&number) else { return };
             let path = directory.join(name);
             if !self.watched.is_new(&path, name) {
                 return;
             }
-            // It may be gone already.
+            // It may be gone already. Whatever else forbids it is found and reported when the command has ended.
             if beneath::set_aside(handle.as_fd(), name.as_ref()).is_err() {
+                // Another command's watch was faster. Both report it.
+                if !beneath::exists(handle.as_fd(), name.as_ref())
+                    && beneath::is_set_aside(handle.as_fd(), name.as_ref())
+                {
+                    self.renamed.entry(path).or_default();
+                }
                 return;
             }
             let times = self.renamed.entry(path.clone()).or_default();
@@ -203,6 +299,8 @@ mod linux {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
     use super::super::repositories::survey;
     use super::*;
 
@@ -210,6 +308,48 @@ mod tests {
         let directories = vec![top.to_owned()];
         let before = Arc::new(survey(&directories));
         Watched { directories, before, granted: granted.to_vec() }
+    }
+
+    // R: T7
+    #[tokio::test]
+    async fn what_the_kernel_does_not_report_is_found_all_the_same() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let mut listed =
+            linux::start_with(watched(&top, &[]), |_, _| Err(rustix::io::Errno::MFILE.into()));
+        let names =
+            [".vscode".into(), std::ffi::OsString::from_vec(b"\xff.code-workspace".to_vec())];
+        for name in &names {
+            std::fs::create_dir(top.join(name)).unwrap();
+            while top.join(name).exists() {
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(listed.end(), names.iter().map(|name| top.join(name)).collect());
+        // More events than the kernel stores, while nobody reads them.
+        let flooded = linux::Flood::over(watched(&top, &[]));
+        for number in 0..flooded.limit + 10 {
+            std::fs::write(top.join(format!("x{}", number % 2)), "").unwrap();
+            std::fs::remove_file(top.join(format!("x{}", number % 2))).unwrap();
+        }
+        std::fs::create_dir(top.join(".idea")).unwrap();
+        assert_eq!(flooded.read(), BTreeSet::from([top.join(".idea")]));
+        eprintln!("attempts: 3");
+    }
+
+    // R: T7
+    #[tokio::test]
+    async fn all_commands_that_run_report_what_one_of_them_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let mut watches = [start(watched(&top, &[])), start(watched(&top, &[]))];
+        std::fs::create_dir(top.join(".vscode")).unwrap();
+        while top.join(".vscode").exists() {
+            tokio::task::yield_now().await;
+        }
+        for watch in &mut watches {
+            assert_eq!(watch.end(), BTreeSet::from([top.join(".vscode")]));
+        }
     }
 
     // R: T7

@@ -1,6 +1,7 @@
 //! The project's checker: a command whose output names files and lines.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::{Checker, Diagnostic};
 use crate::bash::{Bash, CapturedRun};
@@ -16,7 +17,7 @@ const NOT_RUN: [i32; 2] = [126, 127];
 /// Says why there is no result.
 pub(super) async fn run(
     checker: &Checker,
-    bash: &Bash,
+    bash: &Arc<Bash>,
     cwd: &Path,
     file: &Path,
     name: &str,

@@ -73,7 +73,7 @@ impl Server {
     /// Says why there are none.
     pub(super) async fn diagnose(
         &self,
-        bash: &Bash,
+        bash: &Arc<Bash>,
         cwd: &Path,
         file: &Path,
         text: String,
@@ -115,7 +115,7 @@ impl Server {
         state.jobs.clone().filter(|jobs| !jobs.is_closed())
     }
 
-    async fn start(&self, bash: &Bash, cwd: &Path) -> Result<mpsc::Sender<Job>, String> {
+    async fn start(&self, bash: &Arc<Bash>, cwd: &Path) -> Result<mpsc::Sender<Job>, String> {
         let LanguageServer { command, environment, must_be_confined, .. } = &self.options;
         {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,6 +26,27 @@ pub(crate) fn is_one_of(path: &Path, files: &[FileId]) -> bool {
     !files.is_empty() && path.symlink_metadata().is_ok_and(is_one)
 }
 
+/// The most entries of one directory that are looked at for names of secrets.
+const MOST_NAMES: usize = 10_000;
+
+/// Tells whether a file has another name that is one of a secret, in its own directory or in one above it, up to `top`. What may be read under
+/// one name would show what may not under the other.
+#[must_use]
+pub fn names_a_secret(path: &Path, top: &Path) -> bool {
+    let Ok(found) = path.symlink_metadata() else { return false };
+    if !found.is_file() || found.nlink() < 2 {
+        return false;
+    }
+    let is_same = |entry: &std::fs::DirEntry| {
+        let other = entry.metadata();
+        other.is_ok_and(|other| (other.dev(), other.ino()) == (found.dev(), found.ino()))
+    };
+    path.ancestors().skip(1).take_while(|directory| directory.starts_with(top)).any(|directory| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.take(MOST_NAMES).any(|entry| shell::is_secret(&entry.path()) && is_same(&entry))
+    })
+}
+
 /// Finds the names of these files inside directories. Returns them, and whether everything was looked at.
 #[must_use]
 pub fn names_in(directories: &[PathBuf], files: &[FileId]) -> (Vec<PathBuf>, bool) {
@@ -55,6 +76,37 @@ pub fn names_in(directories: &[PathBuf], files: &[FileId]) -> (Vec<PathBuf>, boo
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // R: T2
+    #[test]
+    fn another_name_of_a_secret_is_recognised() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        std::fs::create_dir_all(at("w/docs")).unwrap();
+        for name in [".env", "w/.env", "w/plain"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        for (from, to) in [
+            ("w/.env", "w/AGENTS.md"),
+            ("w/.env", "w/docs/deep.md"),
+            ("w/plain", "w/other.md"),
+            (".env", "w/outer.md"),
+        ] {
+            std::fs::hard_link(at(from), at(to)).unwrap();
+        }
+        for (name, expected) in [
+            ("w/AGENTS.md", true),
+            ("w/docs/deep.md", true),
+            ("w/other.md", false),
+            ("w/plain", false),
+            ("w/docs", false),
+            ("w/none", false),
+            // Outside the project, nothing is looked at.
+            ("w/outer.md", false),
+        ] {
+            assert_eq!(names_a_secret(&at(name), &at("w")), expected, "{name}");
+        }
+    }
 
     #[test]
     fn other_names_of_a_file_are_found_and_other_files_are_not() {
