@@ -146,7 +146,7 @@ impl ApplyPatch {
                 Ok(vec![Change::new(target, old, Some(content.into_bytes()))])
             }
             Step::Delete { path } => {
-                self.0.locate_itself(&path)?;
+                self.0.locate_itself(&path).await?;
                 let (target, old) = self.find(cx, &path).await?;
                 let bytes = old.ok_or_else(|| Error::NotFound(target.name().to_owned()))?;
                 self.0.check_seen(&target, &bytes, Use::Edit).await?;
@@ -184,7 +184,7 @@ impl ApplyPatch {
             show(intent, &target, Some(&text.body), &body);
             return Ok(vec![Change::new(target, Some(bytes), Some(new))]);
         };
-        self.0.locate_itself(path)?;
+        self.0.locate_itself(path).await?;
         let (to, there) = self.find(cx, move_to).await?;
         if there.is_some() {
             return Err(ToolError::Model(format!("{} already exists", to.name())));
@@ -201,7 +201,7 @@ impl ApplyPatch {
         cx: &ToolCx<'_>,
         path: &str,
     ) -> Result<(Target, Option<Vec<u8>>), ToolError> {
-        let target = self.0.locate(path)?;
+        let target = self.0.locate(path).await?;
         let old = cx.or_cancelled(self.0.read_for_change(cx.editor, &target)).await??;
         Ok((target, old))
     }

@@ -111,13 +111,14 @@ impl Diagnostics {
 
     /// Returns what is wrong with a file that was changed, as the model wrote its path; one text for each checker and server.
     pub async fn after_edit(&self, spelling: &str) -> Vec<String> {
-        let Some(target) = self.scope.locate(spelling).ok().filter(|file| file.is_inside()) else {
-            return Vec::new();
+        let (scope, spelling) = (self.scope.clone(), spelling.to_owned());
+        let locate = move || {
+            let target = scope.locate(&spelling)?;
+            let is_wanted = target.is_inside() && target.path().is_file();
+            Ok(is_wanted.then_some(target))
         };
+        let Ok(Some(target)) = on_a_thread(locate).await else { return Vec::new() };
         let (file, name) = (target.path().to_owned(), target.name().to_owned());
-        if !file.is_file() {
-            return Vec::new();
-        }
         let mut said = Vec::new();
         for checker in self.checkers.iter().filter(|it| matches_pattern(&it.pattern, &name)) {
             said.push((checker.command.as_str(), self.check(checker, &file, &name).await));

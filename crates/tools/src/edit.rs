@@ -102,7 +102,7 @@ such as \"rest of the code\". An empty `oldString` creates a new file.";
     }
 
     async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
-        let target = self.0.locate(&input.path)?;
+        let target = self.0.locate(&input.path).await?;
         if input.old == input.new {
             return Err(ToolError::Model("oldString and newString are the same".to_owned()));
         }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use engine::permission::{Access, PermissionKey};
 use engine::ports::{Content, Editor, EditorError, FileError};
@@ -14,6 +15,7 @@ use engine::words::pattern::literal;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use shell::is_in_git;
+use tokio::time::timeout;
 
 use crate::bash::directory_rule;
 use crate::change::Change;
@@ -22,6 +24,9 @@ use crate::error::Error;
 use crate::scope::{PathError, Scope, Target};
 use crate::seen::{Extent, Part, Seen, hash};
 use crate::text::is_same_text;
+
+/// How long resolving a path may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The files of one session.
 #[derive(Debug)]
@@ -56,9 +61,10 @@ impl Files {
     }
 
     /// Resolves the path of a file to remove. A link is refused: its target would be removed, and the link would stay.
-    pub(crate) fn locate_itself(&self, spelling: &str) -> Result<Target, Error> {
-        let target = self.locate(spelling)?;
-        if self.scope.is_link(spelling) {
+    pub(crate) async fn locate_itself(&self, spelling: &str) -> Result<Target, Error> {
+        let target = self.locate(spelling).await?;
+        let (scope, path) = (self.scope.clone(), spelling.to_owned());
+        if on_a_thread(move || Ok(scope.is_link(&path))).await? {
             return Err(Error::Link {
                 name: spelling.to_owned(),
                 target: target.name().to_owned(),
@@ -67,9 +73,16 @@ impl Files {
         Ok(target)
     }
 
-    /// Resolves a path.
-    pub(crate) fn locate(&self, spelling: &str) -> Result<Target, Error> {
-        Ok(self.scope.locate(spelling)?)
+    /// Resolves a path, on another thread: a link in a clone can lead to a disk that hangs.
+    pub(crate) async fn locate(&self, spelling: &str) -> Result<Target, Error> {
+        let (scope, path) = (self.scope.clone(), spelling.to_owned());
+        let resolve = on_a_thread(move || {
+            let target = scope.locate(&path)?;
+            // Resolves the hidden places, which stay resolved.
+            target.is_secret();
+            Ok(target)
+        });
+        timeout(PATIENCE, resolve).await.unwrap_or(Err(Error::TooSlow(PATIENCE)))
     }
 
     /// Reads and writes the disk only, for a directory that the client does not have.

@@ -57,7 +57,7 @@ ignores.";
     }
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
-        let (target, kind) = place(&self.0, input.path.as_deref())?;
+        let (target, kind) = place(&self.0, input.path.as_deref()).await?;
         let place =
             if target.name() == "." { String::new() } else { format!(" in {}", target.name()) };
         let intent = Intent {

@@ -109,7 +109,7 @@ files, files with secrets, and files that a rule forbids to read.";
     }
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
-        let (target, kind) = place(&self.0, input.path.as_deref())?;
+        let (target, kind) = place(&self.0, input.path.as_deref()).await?;
         let matcher = RegexMatcherBuilder::new()
             .case_insensitive(input.ignore_case)
             .line_terminator(Some(b'\n'))

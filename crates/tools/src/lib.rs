@@ -49,7 +49,9 @@ pub async fn read_freely(
     spelling: &str,
     limit: usize,
 ) -> Option<(std::path::PathBuf, String)> {
-    let target = scope.locate(spelling).ok().filter(scope::Target::is_inside)?;
+    let (places, path) = (scope.clone(), spelling.to_owned());
+    let located = files::on_a_thread(move || Ok(places.locate(&path)?)).await;
+    let target = located.ok().filter(scope::Target::is_inside)?;
     let is_free =
         |access: &engine::permission::Access| access.default == engine::permission::Decision::Allow;
     if !files::read_access(&target).iter().all(is_free) {

@@ -74,7 +74,7 @@ their content `grep`.";
     }
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
-        let (target, kind) = place(&self.0, input.path.as_deref())?;
+        let (target, kind) = place(&self.0, input.path.as_deref()).await?;
         if kind != Kind::Directory {
             let why = format!("{} is a file; use `read`", target.name());
             return Err(ToolError::Model(why));

@@ -19,7 +19,7 @@ const MAX_ENTRIES: usize = 5_000;
 /// Makes the error of a file that does not exist. It names the nearest one in the project.
 pub(crate) async fn not_found(files: &Files, cx: &ToolCx<'_>, target: &Target) -> ToolError {
     let name = target.name().to_owned();
-    let Ok(top) = files.locate(".") else { return Error::NotFound(name).into() };
+    let Ok(top) = files.locate(".").await else { return Error::NotFound(name).into() };
     let denied = cx.turn.denied(&PermissionKey::Read);
     let wanted = name.clone();
     let work = move |flag: &AtomicBool| {

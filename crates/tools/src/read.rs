@@ -95,7 +95,7 @@ lines, in a file of any size. Includes changes that the user has not saved yet. 
     }
 
     async fn plan(&self, _: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
-        let target = self.0.locate(&input.path)?;
+        let target = self.0.locate(&input.path).await?;
         let limit = input.limit.filter(|limit| *limit > 0);
         let part = Part { line: input.offset.unwrap_or(1).max(1), limit: limit.unwrap_or(LINES) };
         let is_part = input.offset.is_some() || limit.is_some();

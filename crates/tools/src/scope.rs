@@ -84,6 +84,8 @@ pub struct Target {
     path: PathBuf,
     is_inside: bool,
     is_output: bool,
+    /// Whether a secret is another name of the same file.
+    is_named_secret: bool,
     /// Our own paths, which may be inside it and are excluded.
     own: Arc<[PathBuf]>,
     hidden: Hidden,
@@ -203,7 +205,7 @@ impl Scope {
     #[must_use]
     pub fn read_start(&self, path: &Path, most: usize) -> Option<(Vec<u8>, u64)> {
         let target = self.place(path).ok().filter(|target| target.is_inside)?;
-        if hard_links::names_a_secret(&target.real(), &target.root.real) {
+        if target.is_named_secret {
             return None;
         }
         let look = target.look().ok()??;
@@ -236,12 +238,14 @@ impl Scope {
             _ => path.to_string_lossy().into_owned(),
         };
         let is_output = self.outputs.as_ref().is_some_and(|outputs| real.starts_with(outputs));
+        let is_named_secret = inside.is_some() && hard_links::names_a_secret(&real, &root.real);
         Ok(Target {
             root: Arc::clone(root),
             relative,
             path,
             is_inside: inside.is_some(),
             is_output,
+            is_named_secret,
             own: Arc::clone(&self.own),
             hidden: Arc::clone(&self.hidden),
             home: self.home.clone(),
@@ -293,7 +297,7 @@ impl Target {
         let real = self.real();
         is_secret(&self.path)
             || self.hidden.iter().any(|hidden| real.starts_with(hidden))
-            || (self.is_inside && hard_links::names_a_secret(&real, &self.root.real))
+            || self.is_named_secret
     }
 
     /// Returns the path for people and rules: relative to the working directory if inside it, else absolute.
@@ -336,6 +340,7 @@ impl Target {
             path: join(&self.path, relative),
             is_inside: self.is_inside,
             is_output: self.is_output,
+            is_named_secret: false,
             own: Arc::clone(&self.own),
             hidden: Arc::clone(&self.hidden),
             home: self.home.clone(),

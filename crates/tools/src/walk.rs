@@ -90,9 +90,11 @@ pub(crate) fn only(directory: &Path, globs: &[String]) -> Result<Override, ignor
 }
 
 /// Resolves the path to search; default the working directory.
-pub(crate) fn place(files: &Files, path: Option<&str>) -> Result<(Target, Kind), Error> {
-    let target = files.locate(path.filter(|path| !path.is_empty()).unwrap_or("."))?;
-    let look = target.look().map_err(|err| Error::of(target.name(), err))?;
+pub(crate) async fn place(files: &Files, path: Option<&str>) -> Result<(Target, Kind), Error> {
+    let target = files.locate(path.filter(|path| !path.is_empty()).unwrap_or(".")).await?;
+    let there = target.clone();
+    let look =
+        on_a_thread(move || there.look().map_err(|err| Error::of(there.name(), err))).await?;
     let kind =
         look.map(|look| look.kind).ok_or_else(|| Error::NotFound(target.name().to_owned()))?;
     match kind {

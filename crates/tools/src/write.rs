@@ -73,7 +73,7 @@ file, use `edit`. `content` is the complete text, without placeholders such as \
     }
 
     async fn plan(&self, cx: &ToolCx<'_>, input: Input) -> Result<(Intent, Plan), ToolError> {
-        let target = self.0.locate(&input.path)?;
+        let target = self.0.locate(&input.path).await?;
         let old = cx.or_cancelled(self.0.read_for_change(cx.editor, &target)).await??;
         let (text, body) = match &old {
             None => (None, input.content),
