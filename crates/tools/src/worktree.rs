@@ -92,10 +92,15 @@ impl Worktree<'_> {
     /// # Errors
     /// Says what prevents it.
     pub async fn merge(&self) -> Result<String, String> {
-        let Worktree { bash, top, branch, .. } = self;
+        let Worktree { bash, top, path, branch } = self;
         self.check_committed().await?;
-        let name = ["symbolic-ref", "--short", "--quiet", "HEAD"];
-        let into = bash.run_git(top, &[], &name).await?.output.trim().to_owned();
+        // Otherwise the work is somewhere else than on the branch that is merged.
+        let here = self.branch_of(path).await?;
+        if here != *branch {
+            let here = if here.is_empty() { "no branch".to_owned() } else { format!("`{here}`") };
+            return Err(format!("the worktree has {here} checked out, and not `{branch}`"));
+        }
+        let into = self.branch_of(top).await?;
         if into.is_empty() {
             return Err(format!("{} has no branch checked out", top.display()));
         }
@@ -130,6 +135,7 @@ impl Worktree<'_> {
     pub async fn remove(&self) -> Result<String, String> {
         let Worktree { bash, top, path, branch } = self;
         self.check_committed().await?;
+        self.check_reachable().await?;
         let parent = path.parent().ok_or("its path has no parent")?;
         let shown = path.to_string_lossy();
         said(bash.run_git(top, &[parent], &["worktree", "remove", "--", &shown]).await?)?;
@@ -139,6 +145,23 @@ impl Worktree<'_> {
             return Ok(format!("Removed the worktree and its branch `{branch}`"));
         }
         Ok(format!("Removed the worktree. Its commits are still on the branch `{branch}`"))
+    }
+
+    /// Returns the branch that is checked out, or nothing.
+    async fn branch_of(&self, directory: &Path) -> Result<String, String> {
+        let name = ["symbolic-ref", "--short", "--quiet", "HEAD"];
+        Ok(self.bash.run_git(directory, &[], &name).await?.output.trim().to_owned())
+    }
+
+    /// Commits that no branch has would be lost with the worktree, as after `git checkout --detach`.
+    async fn check_reachable(&self) -> Result<(), String> {
+        let count = ["rev-list", "--count", "HEAD", "--not", "--branches", "--remotes", "--tags"];
+        let text = said(self.bash.run_git(self.path, &[], &count).await?)?;
+        if text.trim() == "0" {
+            return Ok(());
+        }
+        let hint = "Run `git branch NAME` in the worktree first, or check out a branch";
+        Err(format!("commits in it are on no branch, as many as {}. {hint}", text.trim()))
     }
 
     async fn check_committed(&self) -> Result<(), String> {

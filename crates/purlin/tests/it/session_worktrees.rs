@@ -130,29 +130,91 @@ fn session_moves_to_a_worktree_and_back_and_finds_it_again_in_the_next_process()
     assert!(unknown.contains("has no worktree"), "{unknown}");
 }
 
-/// A filter of the repository runs when git checks files out. It can do no more than a command, and hooks do not run at all.
+/// A filter of the repository runs when git checks files out. It can do no more than a command.
 // R: T7
 #[test]
-fn worktree_of_a_hostile_repository_runs_nothing_outside_the_sandbox() {
+fn filter_of_a_hostile_repository_runs_in_the_sandbox() {
     let top = repository();
     let (main, stolen) = (top.join("main"), top.join("stolen"));
-    let steal = format!("sh -c 'cat; touch {}'", stolen.display());
+    let steal = format!("sh -c 'cat; echo inside >&2; touch {}'", stolen.display());
     std::fs::write(main.join(".gitattributes"), "* filter=evil\n").unwrap();
     git(&main, &["add", "."]);
     git(&main, &["commit", "-q", "-m", "attributes"]);
     git(&main, &["config", "filter.evil.smudge", &steal]);
-    let hook = main.join(".git/hooks/post-checkout");
-    std::fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", stolen.display())).unwrap();
-    std::os::unix::fs::PermissionsExt::set_mode(
-        &mut std::fs::metadata(&hook).unwrap().permissions(),
-        0o755,
-    );
-    git(&main, &["config", "core.hooksPath", ".git/hooks"]);
+    // Outside the sandbox it works, so it is an attack.
+    git(&main, &["worktree", "add", "-q", "../plain"]);
+    std::fs::remove_file(&stolen).unwrap();
+
     let mut agent = playing("model end\n", &top).ready();
     let session = new_session(&mut agent, &main);
-    let begun = say(&mut agent, &session, "/worktree");
-    assert!(begun.contains("now works in") || begun.contains("git is not run"), "{begun}");
+    let begun = say(&mut agent, &session, "/worktree evil");
+    assert!(begun.contains("now works in"), "{begun}");
     assert!(!stolen.exists(), "the repository ran a program outside the sandbox");
+}
+
+/// The hooks leave a mark in the working tree, where the sandbox would let them.
+// R: T7
+#[test]
+fn hooks_do_not_run_when_a_worktree_is_made_merged_and_removed() {
+    let top = repository();
+    let main = top.join("main");
+    for name in ["post-checkout", "pre-merge-commit", "commit-msg", "post-merge", "pre-commit"] {
+        let hook = main.join(".git/hooks").join(name);
+        let text = format!("#!/bin/sh\ntouch \"$(git rev-parse --show-toplevel)/ran-{name}\"\n");
+        std::fs::write(&hook, text).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&hook, mode).unwrap();
+    }
+    git(&main, &["config", "core.hooksPath", main.join(".git/hooks").to_str().unwrap()]);
+    for (name, value) in [("user.name", "u"), ("user.email", "u@example.com")] {
+        git(&main, &["config", name, value]);
+    }
+    // With git alone they run.
+    git(&main, &["worktree", "add", "-q", "../plain"]);
+    assert!(top.join("plain/ran-post-checkout").exists(), "the hook is none");
+
+    let mut agent = playing("model end\n", &top).ready();
+    let session = new_session(&mut agent, &main);
+    let begun = say(&mut agent, &session, "/worktree quiet");
+    assert!(begun.contains("now works in"), "{begun}");
+    let worktree = top.join("share/purlin-worktrees/main/quiet");
+    let no_hooks = ["-c", "core.hooksPath=/dev/null"];
+    for (tree, name) in [(&worktree, "theirs"), (&main, "ours")] {
+        std::fs::write(tree.join(name), "new\n").unwrap();
+        git(tree, &[&no_hooks[..], &["add", name]].concat());
+        git(tree, &[&no_hooks[..], &["commit", "-q", "-m", name]].concat());
+    }
+    let merged = say(&mut agent, &session, "/worktree merge");
+    assert!(merged.contains("Merged 1 commit of `purlin/quiet` into `main`"), "{merged}");
+    let entries = std::fs::read_dir(&main).unwrap().map(|entry| entry.unwrap().file_name());
+    let ran: Vec<_> = entries.filter(|name| name.to_string_lossy().starts_with("ran-")).collect();
+    assert!(ran.is_empty() && main.join("theirs").exists(), "{ran:?}");
+}
+
+/// What is committed but on no branch would be as lost as what is not committed.
+// R: T7
+#[test]
+fn commits_that_no_branch_has_are_not_removed() {
+    let top = repository();
+    let main = top.join("main");
+    let mut agent = playing("model end\n", &top).ready();
+    let session = new_session(&mut agent, &main);
+    say(&mut agent, &session, "/worktree away");
+    let worktree = top.join("share/purlin-worktrees/main/away");
+    git(&worktree, &["checkout", "-q", "--detach"]);
+    std::fs::write(worktree.join("lost"), "work\n").unwrap();
+    git(&worktree, &["add", "lost"]);
+    git(&worktree, &["commit", "-q", "-m", "away"]);
+    let refused = say(&mut agent, &session, "/worktree remove");
+    assert!(refused.contains("commits in it are on no branch, as many as 1"), "{refused}");
+    let refused = say(&mut agent, &session, "/worktree merge");
+    assert!(refused.contains("has no branch checked out, and not `purlin/away`"), "{refused}");
+    assert!(worktree.join("lost").exists());
+
+    git(&worktree, &["checkout", "-q", "-b", "found"]);
+    let removed = say(&mut agent, &session, "/worktree remove");
+    assert!(removed.contains("Removed the worktree"), "{removed}");
+    assert_eq!(git(&main, &["show", "found:lost"]), "work");
 }
 
 // R: T7
