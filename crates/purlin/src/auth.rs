@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use engine::ports::ModelError;
-use engine::words::{ProviderConfig, Secret};
+use engine::words::{ProviderConfig, Secret, visible};
 use providers::{KeyCheck, Options};
 use settings::config::problem_of_provider;
 use settings::credentials::{Credentials, opencode};
@@ -103,7 +103,9 @@ fn github_login(config: &GitHubConfig, credentials: &Credentials) -> anyhow::Res
         Some(client_id) => {
             let scheme = if host.starts_with("127.0.0.1:") { "http" } else { "https" };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            let show = |url: &str, code: &str| eprintln!("Open {url} and enter the code {code}");
+            let show = |url: &str, code: &str| {
+                eprintln!("Open {} and enter the code {}", visible(url), visible(code));
+            };
             let site = format!("{scheme}://{host}");
             let login = login::login(&site, client_id, show);
             runtime.block_on(login).map_err(|why| anyhow::anyhow!("no token: {why}"))?

@@ -12,14 +12,14 @@ use crate::directory::Directory;
 pub(crate) const TOKEN: &str = "ghp_canary0123456789abcdefghijklmnop";
 
 /// A running emulator with the repository `octocat/hello`.
-struct Emulator {
+pub(crate) struct Emulator {
     child: Child,
-    port: u16,
+    pub(crate) port: u16,
 }
 
 impl Emulator {
     #[expect(clippy::disallowed_methods, reason = "a server that the program under test talks to")]
-    fn start(directory: &Path) -> Emulator {
+    pub(crate) fn start(directory: &Path) -> Emulator {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let seed = json!({
             "tokens": { TOKEN: { "login": "octocat", "scopes": ["repo"] } },
@@ -109,7 +109,9 @@ fn play_with(
 ) -> Seen {
     let call = |(tool, input): &(&str, Value)| format!("model tool {tool} {input}\nmodel end\n");
     let script: String = calls.iter().map(call).collect();
+    // With the most detailed log, which must have no secrets either.
     let mut start = Agent::playing(&script).config(config).storing_in(&top.join("data"));
+    start = start.log("trace", Stdio::null());
     start = start.env("GIT_CONFIG_GLOBAL", top.join("gitconfig").to_str().unwrap());
     if let Some(token) = token {
         start = start.env("GH_ENTERPRISE_TOKEN", token);
@@ -161,10 +163,12 @@ fn issues_and_pull_requests_are_created_and_read() {
         ("github_read", json!({ "action": "issues" })),
         ("github_read", json!({ "action": "issue", "number": 1 })),
         ("github_write", json!({ "action": "close_issue", "number": 1 })),
+        ("github_write", json!({ "action": "reopen_issue", "number": 1 })),
         (
             "github_write",
             json!({ "action": "create_pull", "title": "Fix it", "body": "Closes #1", "base": "main" }),
         ),
+        ("github_write", json!({ "action": "update_pull", "number": 2, "title": "Fix it well" })),
         ("github_read", json!({ "action": "pull", "number": 2 })),
         ("github_read", json!({ "action": "checks", "number": 2 })),
         (
@@ -178,19 +182,19 @@ fn issues_and_pull_requests_are_created_and_read() {
 
     // Every write asked, with what was sent.
     let asked: Vec<String> = seen.asked.iter().map(Value::to_string).collect();
-    assert_eq!(asked.len(), 5, "{asked:#?}");
+    assert_eq!(asked.len(), 7, "{asked:#?}");
     assert!(asked[0].contains("POST /repos/octocat/hello/issues"), "{}", asked[0]);
     assert!(
         asked[0].contains("title: It breaks\\nbody")
             || asked[0].contains("body:\\nWhen?\\nAlways.")
     );
     let commit = git(&top.join("clone"), &["-c", "core.fsmonitor=false", "rev-parse", "HEAD"]);
-    assert!(asked[3].contains(&format!("{commit}:refs/heads/topic")), "{}", asked[3]);
-    assert!(asked[3].contains("head: topic") && asked[3].contains("base: main"), "{}", asked[3]);
+    assert!(asked[4].contains(&format!("{commit}:refs/heads/topic")), "{}", asked[4]);
+    assert!(asked[4].contains("head: topic") && asked[4].contains("base: main"), "{}", asked[4]);
 
     assert!(seen.all.contains("Seen here, too\\n"), "{}", seen.all);
     assert!(seen.all.contains("#1 open It breaks"), "{}", seen.all);
-    assert!(seen.all.contains("#2 open Fix it (topic)"), "{}", seen.all);
+    assert!(seen.all.contains("#2 open Fix it well (topic)"), "{}", seen.all);
     // The branch was pushed, and nothing of the repository ran.
     assert_eq!(git(&top.join("bare"), &["rev-parse", "refs/heads/topic"]), commit);
     assert!(!top.join("ran").exists());
@@ -329,4 +333,51 @@ fn token_of_gh_is_used() {
     let seen = play_with(&top, config(1), None, Some(&path), &calls);
     assert!(seen.all.contains("List issues of octocat/hello"), "{}", seen.all);
     assert!(!seen.all.contains(TOKEN));
+}
+
+/// The whole way: a code on the terminal, a token in our own file, and a session that uses it.
+// R: T6
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+fn device_login_saves_a_token_that_sessions_use() {
+    let code = json!({ "device_code": "d", "user_code": "AB-12", "interval": 0,
+        "verification_uri": "https://x/device" });
+    let answers = format!(
+        "document /login/device/code 200 {code}\n\
+         document /login/oauth/access_token 200 {}\n\
+         document /issues/7 404 {{}}\n",
+        json!({ "access_token": TOKEN })
+    );
+    let server = fake_model::FakeModel::start(&answers).unwrap();
+    let origin = server.origin();
+    let host = origin.trim_start_matches("http://");
+    let top = Directory::outside_of_tmp();
+    repository(&top, 1);
+    let url = format!("{origin}/octocat/hello.git");
+    git(&top.join("clone"), &["-c", "core.fsmonitor=false", "remote", "set-url", "origin", &url]);
+    let config = json!({ "github": { "host": host, "apiUrl": origin, "clientId": "client" } });
+    top.write("config/purlin/purlin.json", &config.to_string());
+
+    let call = [("github_read", json!({ "action": "issue", "number": 7 }))];
+    let before = play(&top, config.clone(), None, &call);
+    assert!(!before.all.contains("Read issue octocat/hello#7"), "{}", before.all);
+    let login = Command::new(env!("CARGO_BIN_EXE_purlin"))
+        .args(["auth", "login", "github"])
+        .env("XDG_CONFIG_HOME", top.join("config"))
+        .env("XDG_DATA_HOME", top.join("data"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8(login.stderr).unwrap();
+    assert!(login.status.success(), "{said}");
+    assert!(said.contains("Open https://x/device and enter the code AB-12"), "{said}");
+    assert!(!said.contains(TOKEN) && login.stdout.is_empty(), "{said}");
+
+    let seen = play(&top, config, None, &call);
+    assert!(seen.all.contains("Read issue octocat/hello#7"), "{}", seen.all);
+    assert!(seen.all.contains("not found, or the token has no access"), "{}", seen.all);
+    assert!(!seen.all.contains(TOKEN));
+    let requests = server.document_requests();
+    let of_session = requests.iter().find(|request| request.path.ends_with("/issues/7")).unwrap();
+    let bearer = ("authorization".to_owned(), format!("Bearer {TOKEN}"));
+    assert!(of_session.headers.contains(&bearer));
 }

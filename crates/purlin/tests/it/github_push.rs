@@ -11,12 +11,12 @@ use serde_json::json;
 use crate::directory::Directory;
 use crate::github::{TOKEN, config, files, git, play};
 
-const PASSWORD: &str = "pw-canary-77";
+pub(crate) const PASSWORD: &str = "pw-canary-77";
 /// `octocat` with this password.
 const AUTHORIZATION: &str = "Basic b2N0b2NhdDpwdy1jYW5hcnktNzc=";
 
 /// A server of git repositories that wants a password. Returns its port and the first lines of all requests.
-fn serve(root: PathBuf) -> (u16, Arc<Mutex<Vec<String>>>) {
+pub(crate) fn serve(root: PathBuf) -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let requests: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -77,7 +77,7 @@ fn answer(stream: TcpStream, root: &Path, seen: &Mutex<Vec<String>>) -> std::io:
 }
 
 /// A clone on the branch `topic` whose remote is the server, and the user's own git configuration.
-fn clone_of(top: &Directory, port: u16, password: &str) {
+pub(crate) fn clone_of(top: &Directory, port: u16, password: &str) {
     let clone = top.join("clone");
     std::fs::create_dir_all(&clone).unwrap();
     git(&clone, &["init", "-q", "-b", "topic"]);

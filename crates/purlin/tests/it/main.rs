@@ -33,6 +33,7 @@ mod extra_permissions;
 mod faults;
 mod foreign_clients;
 mod github;
+mod github_commands;
 mod github_push;
 mod guide;
 #[cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]

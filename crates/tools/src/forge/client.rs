@@ -33,6 +33,7 @@ pub(super) struct Client {
     http: Result<reqwest::Client, String>,
     base: Result<Url, String>,
     token: Secret,
+    timeout: Duration,
     /// Answers with their ETags, the oldest first. Never locked across an await.
     cache: Mutex<Vec<Cached>>,
 }
@@ -58,12 +59,17 @@ pub(super) const DIFF: &str = "application/vnd.github.diff";
 
 impl Client {
     pub(super) fn new(base: &str, token: Secret) -> Client {
+        Client::with_timeout(base, token, TIMEOUT)
+    }
+
+    /// Makes a client that waits this long for each answer.
+    pub(super) fn with_timeout(base: &str, token: Secret, timeout: Duration) -> Client {
         // It may be installed already; any provider is fine.
         drop(rustls::crypto::ring::default_provider().install_default());
         let http = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .connect_timeout(Duration::from_secs(10))
-            .timeout(TIMEOUT)
+            .timeout(timeout)
             .user_agent(concat!("purlin/", env!("CARGO_PKG_VERSION")))
             .build();
         let base = Url::parse(&format!("{}/", base.trim_end_matches('/')));
@@ -71,6 +77,7 @@ impl Client {
             http: http.map_err(|err| reason(&err)),
             base: base.map_err(|err| format!("the address of the API is invalid: {err}")),
             token,
+            timeout,
             cache: Mutex::default(),
         }
     }
@@ -183,7 +190,7 @@ impl Client {
                     .to_owned(),
             );
         }
-        let body = body_of(response).await?;
+        let body = body_of(response).await.map_err(|why| format!("{why}{}", doubt(false)))?;
         if body.is_empty() { Ok(Value::Null) } else { parse(&body) }
     }
 
@@ -218,7 +225,7 @@ impl Client {
                     continue;
                 }
                 Err(err) if err.is_timeout() => {
-                    let seconds = TIMEOUT.as_secs();
+                    let seconds = self.timeout.as_secs_f32().ceil();
                     return Err(format!("no answer within {seconds} s{}", doubt(is_read)));
                 }
                 Err(err) => return Err(format!("{}{}", reason(&err), doubt(is_read))),

@@ -26,6 +26,11 @@ impl GitHub {
         GitHub { client: Client::new(api, token), root: format!("/repos/{repository}") }
     }
 
+    #[cfg(test)]
+    pub(super) fn of(client: Client, repository: &str) -> GitHub {
+        GitHub { client, root: format!("/repos/{repository}") }
+    }
+
     async fn list(&self, kind: &str, filter: &Filter) -> Result<String, String> {
         let Filter { state, labels, limit } = filter;
         let mut path = format!("{}/{kind}?state={state}&per_page={}", self.root, (*limit).min(100));

@@ -18,7 +18,9 @@ pub async fn login(
     show: impl Fn(&str, &str),
 ) -> Result<Secret, String> {
     drop(rustls::crypto::ring::default_provider().install_default());
-    let http = reqwest::Client::builder().timeout(Duration::from_secs(30)).build();
+    // What is sent is for this host alone.
+    let http = reqwest::Client::builder().timeout(Duration::from_secs(30));
+    let http = http.redirect(reqwest::redirect::Policy::none()).build();
     let http = http.map_err(|err| err.to_string())?;
     let site = site.trim_end_matches('/');
     let begin = [("client_id", client_id), ("scope", "repo")];

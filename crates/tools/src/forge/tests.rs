@@ -118,6 +118,39 @@ async fn short_limit_is_waited_for_and_the_change_is_sent_again() {
     assert_eq!(requests.lock().unwrap().len(), 2);
 }
 
+/// A server that sends this and then nothing more, but does not hang up.
+fn silent(beginning: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            // All of these requests are smaller than what is read at once.
+            stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(beginning.as_bytes()).unwrap();
+            open.push(stream);
+        }
+    });
+    url
+}
+
+// R: T6
+#[tokio::test]
+async fn slow_server_is_given_up_and_the_doubt_about_a_change_is_reported() {
+    let short = std::time::Duration::from_millis(200);
+    let begun = "HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\n{";
+    for beginning in ["", "HTTP/1.1 201 Created\r\n", begun] {
+        let client =
+            client::Client::with_timeout(&silent(beginning), Secret::new("secret-token"), short);
+        let github = GitHub::of(client, "o/r");
+        let why = github.read(&Wanted::Issue(1)).await.unwrap_err();
+        assert!(why.contains("no answer within") || why.contains("timed out"), "{why}");
+        let change = Change::Comment { number: 1, body: "x".to_owned() };
+        let why = github.send(&github.request(&change)).await.unwrap_err();
+        assert!(why.contains("The change may have been made"), "{beginning:?}: {why}");
+    }
+}
+
 // R: T6
 #[tokio::test]
 async fn five_hundred_issues_are_read_page_by_page_from_one_origin() {
