@@ -260,7 +260,7 @@ async fn start_program(
     tasks: &mut JoinSet<()>,
 ) -> Result<(Program, Arc<dyn Pipe>), Error> {
     if server.config.is_in_container {
-        return start_inside(server, command, inbox, tasks).await;
+        return start_inside(server, command, options, inbox, tasks).await;
     }
     let mut spec = spec(server, command, options);
     if !is_installed(&spec) {
@@ -303,10 +303,11 @@ async fn start_program(
     attach_pipes(server, child, Some(watched), inbox, tasks)
 }
 
-/// Starts the program of a server in the session's container.
+/// Starts the program of a server in a container of the session, which no command shares: its environment may have secrets.
 async fn start_inside(
     server: &Arc<Server>,
     command: &Command,
+    options: &Options,
     inbox: &Arc<Inbox>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Program, Arc<dyn Pipe>), Error> {
@@ -322,12 +323,16 @@ async fn start_inside(
         command.env.iter().map(|(name, value)| (name.into(), value.reveal().into())).collect();
     spec.keep_input = true;
     let git = roots.iter().map(|root| root.join(".git")).filter(|git| git.exists());
+    let confined = options.confinement.as_ref();
+    let confined = confined.map(|confinement| profile(server, &spec, confinement, None));
+    let (protected, hidden) = confined.map(|it| (it.protected, it.hidden)).unwrap_or_default();
     let profile = Profile {
-        protected: git.collect(),
+        protected: git.chain(protected).collect(),
+        hidden,
         network: Network::On,
         ..Profile::writing_to(roots.clone())
     };
-    let child = containers.spawn(&spec, &profile, &[]).await;
+    let child = containers.spawn_alone(server.name(), &spec, &profile).await;
     attach_pipes(server, child.map_err(|err| Error::Start(chain(&err)))?, None, inbox, tasks)
 }
 

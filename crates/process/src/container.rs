@@ -4,10 +4,13 @@
 //! because we end or are killed, it ends, and the engine removes the container with all its processes. Commands run with `exec`; the
 //! first process also signals them for us. `engine` speaks to the engine, `mounts` says what is visible inside.
 
+mod calls;
 mod engine;
 mod mounts;
+mod pause;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +32,7 @@ use crate::spawn::{Child, Spec, spawn};
 const START: Duration = Duration::from_secs(900);
 /// How long it may take to start a command in a running container.
 const EXEC: Duration = Duration::from_secs(60);
-/// The most containers of one session.
+/// The most containers of one session, without those that one program has for itself.
 const MOST: usize = 4;
 
 /// The first process of a container. Ends with its input, and with it everything in the container.
@@ -58,26 +61,17 @@ const MERGED: &str = r#"echo $$; exec "$@" 2>&1"#;
 pub enum Image {
     /// An image by its name.
     Named(String),
-    /// One that is built: its name, the directory with its files, and the text or the path of its Dockerfile.
+    /// One that is built.
     Built {
         /// The name it gets.
         name: String,
         /// The files that the build can use.
         context: PathBuf,
-        /// The Dockerfile.
-        dockerfile: Dockerfile,
+        /// The text of the Dockerfile: what the user trusts, whatever is on the disk since.
+        dockerfile: String,
         /// Arguments of the build.
         args: Vec<(String, String)>,
     },
-}
-
-/// Where a Dockerfile is.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Dockerfile {
-    /// A file.
-    File(PathBuf),
-    /// Its text.
-    Text(String),
 }
 
 /// The containers of one session: what they are made from, and what they may use.
@@ -125,6 +119,33 @@ struct State {
     running: Vec<Arc<Running>>,
 }
 
+impl State {
+    /// Pauses all containers. Where that is not possible, idle ones are ended instead.
+    async fn pause(&mut self, engine: &Engine) -> Result<Option<pause::Paused>, Error> {
+        if self.running.is_empty() {
+            return Ok(None);
+        }
+        let names: Vec<String> = self.running.iter().map(|it| it.name.clone()).collect();
+        if let Some(paused) = pause::Paused::new(engine, &names).await? {
+            return Ok(Some(paused));
+        }
+        for container in std::mem::take(&mut self.running) {
+            match Arc::try_unwrap(container) {
+                Ok(idle) => idle.end().await?,
+                Err(busy) if busy.is_alive() => self.running.push(busy),
+                Err(_) => {}
+            }
+        }
+        match self.running.is_empty() {
+            true => Ok(None),
+            false => Err(failed(format!(
+                "{} cannot pause containers here, so nothing can start with other permissions until what runs in this session's containers has ended",
+                engine.name()
+            ))),
+        }
+    }
+}
+
 /// What a container is for. Another purpose needs another container.
 #[derive(Debug, PartialEq)]
 struct Purpose {
@@ -132,12 +153,15 @@ struct Purpose {
     readable: Vec<PathBuf>,
     /// Those of the hidden paths that exist.
     hidden: Vec<PathBuf>,
+    /// The program that has it for itself; `None` for commands, which share containers.
+    owner: Option<String>,
 }
 
 impl Purpose {
-    fn new(profile: &Profile, readable: &[PathBuf]) -> Purpose {
+    fn new(profile: &Profile, readable: &[PathBuf], owner: Option<&str>) -> Purpose {
         let hidden = profile.hidden.iter().filter(|path| path.exists()).cloned().collect();
-        Purpose { profile: profile.clone(), readable: readable.to_vec(), hidden }
+        let owner = owner.map(str::to_owned);
+        Purpose { profile: profile.clone(), readable: readable.to_vec(), hidden, owner }
     }
 }
 
@@ -182,6 +206,15 @@ impl Running {
         drop((&self.control).write_all(format!("{line}\n").as_bytes()));
     }
 
+    /// Ends it, and waits until nothing in it runs any more.
+    async fn end(self) -> Result<(), Error> {
+        let Running { control, client, .. } = self;
+        drop(control);
+        let mut client = client.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let ended = timeout(EXEC, client.wait()).await;
+        ended.map_err(|_| failed("a container does not end"))?.map(drop)
+    }
+
     fn is_alive(&self) -> bool {
         let mut client = self.client.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         matches!(client.inner.try_wait(), Ok(None))
@@ -220,7 +253,21 @@ impl Containers {
         profile: &Profile,
         readable: &[PathBuf],
     ) -> Result<Child, Error> {
-        let (engine, container) = self.container(profile, readable).await?;
+        let (engine, container) = self.container(profile, readable, None).await?;
+        exec(&engine, &container, &self.options.environment, spec).await
+    }
+
+    /// Starts a program in a container that it has for itself: others in a container can read its environment, with its secrets.
+    ///
+    /// # Errors
+    /// As [`Self::spawn`].
+    pub async fn spawn_alone(
+        &self,
+        owner: &str,
+        spec: &Spec,
+        profile: &Profile,
+    ) -> Result<Child, Error> {
+        let (engine, container) = self.container(profile, &[], Some(owner)).await?;
         exec(&engine, &container, &self.options.environment, spec).await
     }
 
@@ -229,6 +276,7 @@ impl Containers {
         &self,
         profile: &Profile,
         readable: &[PathBuf],
+        owner: Option<&str>,
     ) -> Result<(Engine, Arc<Running>), Error> {
         let mut state = self.state.lock().await;
         if state.engine.is_none() {
@@ -242,15 +290,17 @@ impl Containers {
             state.has_images = true;
         }
         state.running.retain(|running| running.is_alive());
-        let purpose = Purpose::new(profile, readable);
+        let purpose = Purpose::new(profile, readable, owner);
         if let Some(at) = state.running.iter().position(|it| it.purpose == purpose) {
             let found = state.running.remove(at);
             state.running.push(Arc::clone(&found));
             return Ok((engine, found));
         }
         // The least recently used one goes, unless a command still runs there.
-        while state.running.len() >= MOST {
-            let idle = state.running.iter().position(|it| Arc::strong_count(it) == 1);
+        let is_shared = |it: &&Arc<Running>| it.purpose.owner.is_none();
+        while owner.is_none() && state.running.iter().filter(is_shared).count() >= MOST {
+            let is_idle = |it: &Arc<Running>| Arc::strong_count(it) == 1 && is_shared(&it);
+            let idle = state.running.iter().position(is_idle);
             let Some(idle) = idle else {
                 return Err(failed("too many containers of this session are in use"));
             };
@@ -265,20 +315,13 @@ impl Containers {
         let complete = profile.clone();
         let arguments = self.arguments(&facts, &complete, readable)?;
         // What the paths lead to is checked and mounted while nothing inside can change it.
-        let mut paused = Vec::new();
-        for other in std::mem::take(&mut state.running) {
-            if engine.output(&["pause", &other.name], EXEC).await.is_ok() {
-                paused.push(other);
-            }
-        }
-        let started = match mounts::check(&complete, readable) {
+        let paused = state.pause(&engine).await?;
+        let started = match mounts::check(&complete, readable, &self.options.aliases) {
             Ok(()) => start(&engine, self.image(), &arguments, purpose).await,
             Err(err) => Err(err),
         };
-        for other in paused {
-            if engine.output(&["unpause", &other.name], EXEC).await.is_ok() {
-                state.running.push(other);
-            }
+        if let Some(paused) = paused {
+            paused.end().await;
         }
         #[cfg(target_os = "linux")]
         let started = started.map(|started| Running { _reserved: reserved, ..started });
@@ -337,6 +380,13 @@ impl Containers {
         ]
         .map(str::to_owned)
         .into();
+        // Podman's machine elsewhere would look for the file on its own disk.
+        if cfg!(target_os = "linux") || !facts.is_podman {
+            let calls = calls::file_in(&options.scratch);
+            let calls =
+                calls.map_err(|err| failed(format!("the rules of the container: {err}")))?;
+            arguments.push(format!("--security-opt=seccomp={}", calls.display()));
+        }
         arguments.push(format!("--memory={}", options.memory));
         arguments.push(format!("--pids-limit={}", options.processes));
         arguments.extend(options.cpus.map(|cpus| format!("--cpus={cpus}")));
@@ -351,7 +401,11 @@ impl Containers {
             arguments.extend(["--env", "HOME=/tmp"].map(str::to_owned));
         }
         let is_ours = options.user.is_none();
-        arguments.extend(mounts::arguments(profile, readable, &options.aliases, is_ours)?);
+        let empty = options.scratch.join("empty");
+        std::fs::create_dir_all(&empty)
+            .map_err(|err| failed(format!("{}: {err}", empty.display())))?;
+        let aliases = &options.aliases;
+        arguments.extend(mounts::arguments(profile, readable, aliases, is_ours, &empty)?);
         for mount in &options.mounts {
             arguments.extend(["--mount".to_owned(), mount.clone()]);
         }
@@ -375,7 +429,8 @@ async fn start(
     let mut spec = engine.spec(["run", "--rm", "-i", "--label=dev.purlin.session", "--name"]);
     spec = spec.args([&name]).args(arguments);
     spec = spec.args(["--entrypoint", "/bin/sh", image, "-c", FIRST]);
-    let mut client = spawn(&spec)?;
+    // Killed before the container runs, it would leave it behind; with the end of its input it ends by itself.
+    let mut client = spawn(&spec)?.let_go();
     let line = first_line(&mut client, START).await;
     if line.as_deref() != Some("ready") {
         let why = engine::complaint(&mut client).await;
@@ -408,18 +463,17 @@ async fn exec(
     }
     outer = outer.args(["--workdir".into(), spec.cwd.clone().into_os_string()]);
     outer = outer.args(["--env".to_owned(), format!("PURLIN_COMMAND={mark}.")]);
-    for (name, value) in environment {
-        outer = outer.args(["--env".to_owned(), format!("{name}={value}")]);
-    }
-    for (name, value) in &spec.env {
+    let of_session = environment.iter().map(|(name, value)| (name.into(), value.into()));
+    for (name, value) in of_session.chain(spec.env.iter().cloned()) {
+        let (name, value): (OsString, OsString) = (name, value);
         // By name alone, so that other users do not see the value in the list of processes. The engine's own variables stay.
-        let is_of_engine = engine.environment.iter().any(|(known, _)| known == name);
+        let is_of_engine = engine.environment.iter().any(|(known, _)| *known == name);
         let mut pair = name.clone();
-        if is_of_engine || is_for_engine(name) {
+        if is_of_engine || is_for_engine(&name) {
             pair.push("=");
             pair.push(value);
         } else {
-            outer.env.push((name.clone(), value.clone()));
+            outer.env.push((name, value));
         }
         outer = outer.args(["--env".into(), pair]);
     }

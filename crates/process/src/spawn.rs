@@ -97,6 +97,15 @@ pub struct Child {
     pub(crate) held: Option<crate::sandbox::Held>,
 }
 
+#[cfg(unix)]
+impl Child {
+    /// Makes it a program that is not killed when this is dropped; it must end with its input.
+    pub(crate) fn let_go(mut self) -> Child {
+        self.group = None;
+        self
+    }
+}
+
 /// Options of a program with its own session, without terminal and input.
 #[derive(Debug, Default)]
 pub(crate) struct Alone {

@@ -166,6 +166,10 @@ async fn containers(config: &Config) -> Option<Finding> {
                 let line = format!("{} {}{rootless}", engine.name(), facts.version);
                 working.get_or_insert(line.clone());
                 details.push(line);
+                if !facts.missing_limits.is_empty() {
+                    let what = facts.missing_limits.join(", ");
+                    details.push(format!("{} cannot limit here: {what}", engine.name()));
+                }
             }
             Err(err) => details.push(format!("{} does not work: {err}", engine.name())),
         }

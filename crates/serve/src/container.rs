@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use engine::words::visible;
-use process::container::{Alias, ContainerOptions, Containers, Dockerfile, Engine, Image};
+use process::container::{Alias, ContainerOptions, Containers, Engine, Image};
 use settings::Settings;
-use settings::devcontainer::DevContainer;
+use settings::devcontainer::{DevContainer, Folder};
 use settings::trust::Trust;
 
 use crate::machine::Machine;
@@ -65,9 +65,13 @@ pub fn containers(
         options.environment = environment;
         options.mounts.extend(described.mounts);
         let real = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
-        let alias = |inside| Alias { directory: real.clone(), inside };
+        let alias = |inside| Alias { directory: real.clone(), inside, is_read_only: false };
         options.aliases =
             described.folder.filter(|it| *it != real).map(alias).into_iter().collect();
+        let aliases = described.folders.into_iter().map(|Folder { path, inside, is_read_only }| {
+            Alias { directory: path, inside, is_read_only }
+        });
+        options.aliases.extend(aliases);
         options.after_create = described.after_create;
     }
     options.images.append(&mut images);
@@ -118,7 +122,7 @@ fn images_of(described: &DevContainer) -> Vec<Image> {
             images.push(Image::Built {
                 name: build.name.clone(),
                 context: build.context.clone(),
-                dockerfile: Dockerfile::File(build.dockerfile.clone()),
+                dockerfile: build.text.clone(),
                 args: build.args.clone(),
             });
             build.name.clone()
@@ -146,10 +150,8 @@ fn images_of(described: &DevContainer) -> Vec<Image> {
             .collect();
         text.push_str(&format!("RUN cd {inside} && {variables}/bin/sh ./install.sh\n"));
     }
-    let name = base.replace([':', '/', '@'], "-");
-    let name = format!("purlin-features-{}", name.to_ascii_lowercase());
-    let dockerfile = Dockerfile::Text(text);
-    images.push(Image::Built { name, context: real, dockerfile, args: Vec::new() });
+    let name = described.features_image.clone();
+    images.push(Image::Built { name, context: real, dockerfile: text, args: Vec::new() });
     images
 }
 

@@ -3,7 +3,7 @@
 //! Only what needs no more rights than a command has is used; the rest is reported. See docs/guide/workspaces.md.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -40,10 +40,14 @@ pub struct DevContainer {
     pub image: Option<String>,
     /// How the image is built.
     pub build: Option<Build>,
+    /// A name for the image with the features, which is this project's alone.
+    pub features_image: String,
     /// Features in the project's own directories, with their options.
     pub features: Vec<(PathBuf, Vec<(String, String)>)>,
-    /// Mounts beside the project.
+    /// Volumes and temporary file systems, in the form of `--mount`.
     pub mounts: Vec<String>,
+    /// Directories of the project that have another name inside, too.
+    pub folders: Vec<Folder>,
     /// Variables of commands.
     pub env: BTreeMap<String, String>,
     /// The user inside.
@@ -60,13 +64,24 @@ pub struct DevContainer {
     pub trust: Trust,
 }
 
+/// A directory of the project with another name inside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folder {
+    /// The directory, without links.
+    pub path: PathBuf,
+    /// Its other name.
+    pub inside: PathBuf,
+    /// Whether it is only read by that name.
+    pub is_read_only: bool,
+}
+
 /// How an image is built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Build {
     /// A name for the image.
     pub name: String,
-    /// The Dockerfile.
-    pub dockerfile: PathBuf,
+    /// The text of the Dockerfile, as the user trusts it.
+    pub text: String,
     /// The directory with the files that it can use.
     pub context: PathBuf,
     /// Its arguments.
@@ -126,34 +141,32 @@ impl Reading<'_> {
         let image = text_of("image");
         let user = text_of("remoteUser").or_else(|| text_of("containerUser"));
         let folder = text_of("workspaceFolder").map(PathBuf::from).filter(|it| it.is_absolute());
-        let build = self.build(members)?;
+        let build = self.build(members, reader)?;
+        if let Some(image) = image.as_ref().filter(|image| !is_image(image)) {
+            return Err(format!("{place}: `{image}` is not the name of an image"));
+        }
         if image.is_none() && build.is_none() {
             return Err(format!("{place} names neither an `image` nor a `build.dockerfile`"));
         }
         let mut runs = text.to_owned();
-        if let Some(build) = &build {
-            let dockerfile = reader.read_text(&build.dockerfile, LARGEST);
-            let dockerfile = dockerfile.map_err(|why| format!("the Dockerfile {why}"))?;
-            let dockerfile = dockerfile.ok_or("the Dockerfile was not found")?;
-            runs.push_str(&format!("\n{}:\n{dockerfile}", build.dockerfile.display()));
+        if let Some((file, build)) = &build {
+            runs.push_str(&format!("\n{}:\n{}", file.display(), build.text));
         }
-        let mut env = BTreeMap::new();
-        for key in ["containerEnv", "remoteEnv"] {
-            for (name, value) in members.get(key).and_then(Value::as_object).into_iter().flatten() {
-                env.extend(value.as_str().map(|value| (name.clone(), self.expand(value))));
-            }
-        }
+        let build = build.map(|(_, build)| build);
+        let env = self.env(members);
         let after_create = COMMANDS.iter().filter_map(|key| members.get(*key));
         let after_create = after_create.flat_map(commands_in).collect();
         let features = self.features(members);
-        let mounts = self.mounts(members);
+        let (mounts, folders) = self.mounts(members);
         let part = Part { name: place.to_owned(), runs };
         Ok(DevContainer {
             file: self.file.to_owned(),
             image,
             build,
+            features_image: format!("purlin-features-{}", short_hash(self.file)),
             features,
             mounts,
+            folders,
             env,
             user,
             folder,
@@ -164,27 +177,44 @@ impl Reading<'_> {
         })
     }
 
-    fn build(&mut self, members: &Map<String, Value>) -> Result<Option<Build>, String> {
+    fn env(&self, members: &Map<String, Value>) -> BTreeMap<String, String> {
+        let of = |key: &str| members.get(key).and_then(Value::as_object).into_iter().flatten();
+        let all = of("containerEnv").chain(of("remoteEnv"));
+        let is_name = |name: &str| !name.is_empty() && !name.contains(['=', '\0', '\n']);
+        all.filter(|(name, _)| is_name(name))
+            .filter_map(|(name, value)| Some((name.clone(), self.expand(value.as_str()?))))
+            .collect()
+    }
+
+    /// Returns how the image is built, and the Dockerfile.
+    fn build(
+        &mut self,
+        members: &Map<String, Value>,
+        reader: &dyn ReadText,
+    ) -> Result<Option<(PathBuf, Build)>, String> {
         let build = members.get("build");
-        let text = |key: &str| build.and_then(|build| build.get(key)).and_then(Value::as_str);
+        let member = |key: &str| build.and_then(|build| build.get(key)).and_then(Value::as_str);
         let old = |key: &str| members.get(key).and_then(Value::as_str);
-        let Some(dockerfile) = text("dockerfile").or_else(|| old("dockerFile")) else {
+        let Some(dockerfile) = member("dockerfile").or_else(|| old("dockerFile")) else {
             return Ok(None);
         };
-        let context = text("context").or_else(|| old("context")).unwrap_or(".");
-        if text("target").is_some() {
+        let context = member("context").or_else(|| old("context")).unwrap_or(".");
+        if member("target").is_some() {
             self.problems.push(format!("{}: `build.target` is not used", self.place));
         }
-        let dockerfile = self.inside(dockerfile)?;
+        let file = self.inside(dockerfile)?;
         let context = self.inside(context)?;
+        let text = reader.read_text(&file, LARGEST);
+        let text = text.map_err(|why| format!("the Dockerfile {why}"))?;
+        let text = text.ok_or("the Dockerfile was not found")?;
         let args = build.and_then(|build| build.get("args")).and_then(Value::as_object);
         let args = args
             .into_iter()
             .flatten()
             .filter_map(|(name, value)| Some((name.clone(), self.expand(value.as_str()?))));
         let args = args.collect();
-        let name = format!("purlin-devcontainer-{}", short_hash(&dockerfile));
-        Ok(Some(Build { name, dockerfile, context, args }))
+        let name = format!("purlin-devcontainer-{}", short_hash(&file));
+        Ok(Some((file, Build { name, text, context, args })))
     }
 
     /// Resolves a path of the file, which must be inside the project.
@@ -225,35 +255,43 @@ impl Reading<'_> {
     }
 
     /// Returns volumes, and directories of the project. Nothing else of the host may be visible.
-    fn mounts(&mut self, members: &Map<String, Value>) -> Vec<String> {
-        let mut found = Vec::new();
+    fn mounts(&mut self, members: &Map<String, Value>) -> (Vec<String>, Vec<Folder>) {
+        let (mut mounts, mut folders) = (Vec::new(), Vec::new());
         for mount in members.get("mounts").and_then(Value::as_array).into_iter().flatten() {
-            let text = match mount {
-                Value::String(text) => self.expand(text),
-                Value::Object(parts) => {
-                    let part = |(name, value): (&String, &Value)| {
-                        Some(format!("{name}={}", self.expand(value.as_str()?)))
-                    };
-                    parts.iter().filter_map(part).collect::<Vec<_>>().join(",")
-                }
-                _ => continue,
-            };
-            let value = |names: [&str; 2]| {
-                let mut parts = text.split(',').filter_map(|part| part.split_once('='));
-                parts.find(|(name, _)| names.contains(name)).map(|(_, value)| value)
-            };
-            let is_inside =
-                || value(["source", "src"]).is_some_and(|path| self.inside(path).is_ok());
-            match value(["type", "type"]) {
-                Some("volume" | "tmpfs") => found.push(text),
-                Some("bind") | None if is_inside() => found.push(text),
-                _ => self.problems.push(format!(
-                    "{}: the mount `{text}` is not used: it is outside the project",
+            match Mount::read(&self.parts_of(mount)) {
+                Some(Mount::Folder { source, inside, is_read_only }) => match self.inside(&source) {
+                    Ok(path) => folders.push(Folder { path, inside, is_read_only }),
+                    Err(_) => self.problems.push(format!(
+                        "{}: the mount of `{source}` is not used: it is outside the project",
+                        self.place
+                    )),
+                },
+                Some(Mount::Other(text)) => mounts.push(text),
+                None => self.problems.push(format!(
+                    "{}: the mount `{mount}` is not used: only plain mounts of volumes, of temporary file systems and of folders in the project are",
                     self.place
                 )),
             }
         }
-        found
+        (mounts, folders)
+    }
+
+    fn parts_of(&self, mount: &Value) -> Vec<(String, String)> {
+        let part = |(name, value): (&str, &str)| (name.to_owned(), self.expand(value));
+        match mount {
+            Value::String(text) => text
+                .split(',')
+                .map(|text| part(text.split_once('=').unwrap_or((text, "true"))))
+                .collect(),
+            Value::Object(parts) => {
+                let word = |value: &Value| match value {
+                    Value::String(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                parts.iter().map(|(name, value)| part((name, &word(value)))).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Replaces the variables of the format. Variables of the host are empty: they may be secret.
@@ -279,6 +317,74 @@ impl Reading<'_> {
         out.push_str(rest);
         out
     }
+}
+
+/// A mount that is used.
+enum Mount {
+    Folder {
+        source: String,
+        inside: PathBuf,
+        is_read_only: bool,
+    },
+    /// In the form of `--mount`.
+    Other(String),
+}
+
+impl Mount {
+    /// Reads a mount. `None` if any part of it is not known, or is given twice: engines have options that mount the host's directories
+    /// under any type, and the last one of two applies.
+    fn read(parts: &[(String, String)]) -> Option<Mount> {
+        let (mut kind, mut source, mut target, mut is_read_only) = (None, None, None, None);
+        for (name, value) in parts {
+            let is_set = match name.as_str() {
+                "type" => kind.replace(value.as_str()).is_some(),
+                "source" | "src" => source.replace(value.clone()).is_some(),
+                "target" | "destination" | "dst" => target.replace(value.clone()).is_some(),
+                "readonly" | "ro" => {
+                    is_read_only.replace(matches!(value.as_str(), "true" | "1")).is_some()
+                }
+                // Does nothing on Linux.
+                "consistency" => false,
+                _ => return None,
+            };
+            let is_plain = !value.contains([',', '"']) && !value.contains(char::is_control);
+            if is_set || !is_plain {
+                return None;
+            }
+        }
+        let inside = PathBuf::from(target?);
+        let is_normal = |part| matches!(part, Component::RootDir | Component::Normal(_));
+        if !inside.is_absolute() || !inside.components().all(is_normal) {
+            return None;
+        }
+        let is_read_only = is_read_only.unwrap_or(false);
+        let end = if is_read_only { ",readonly" } else { "" };
+        match (kind.unwrap_or("bind"), source) {
+            ("bind", Some(source)) => Some(Mount::Folder { source, inside, is_read_only }),
+            ("volume", Some(source)) if is_volume(&source) => Some(Mount::Other(format!(
+                "type=volume,source={source},target={}{end}",
+                inside.display()
+            ))),
+            (kind @ ("volume" | "tmpfs"), None) => {
+                Some(Mount::Other(format!("type={kind},target={}{end}", inside.display())))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Tells whether a volume may be used: by its name, and not one of ours, which have sessions and keys.
+fn is_volume(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+    name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(is_allowed)
+        && !name.starts_with("purlin")
+}
+
+/// Tells whether this can be the name of an image, and not an option of the engine.
+fn is_image(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "._-:/@".contains(c);
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.chars().all(is_allowed)
 }
 
 /// Reads a command: a string for the shell, a list of words, or an object of either.
@@ -333,7 +439,72 @@ mod tests {
         assert_ne!(found.trust, Trust::Trusted);
         trust::add(&data, &found.file, std::slice::from_ref(&found.part)).unwrap();
         assert_eq!(read().trust, Trust::Trusted);
+        assert_eq!(read().build.unwrap().text, "FROM base\n");
         std::fs::write(project.join(".devcontainer/Dockerfile"), "FROM base\nRUN evil\n").unwrap();
         assert_ne!(read().trust, Trust::Trusted);
+    }
+
+    fn read_text(project: &Path, text: &str) -> Result<DevContainer, String> {
+        std::fs::write(project.join(".devcontainer.json"), text).unwrap();
+        DevContainer::read(project, None, &DiskReader).map(Option::unwrap)
+    }
+
+    // R: T7
+    #[test]
+    fn no_mount_reaches_the_host_whatever_its_form() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let project = top.join("project");
+        std::fs::create_dir_all(project.join("sub")).unwrap();
+        std::os::unix::fs::symlink("/etc", project.join("link")).unwrap();
+        let refused = [
+            r#""type=volume,source=x,target=/x,volume-driver=local,volume-opt=type=none,volume-opt=o=bind,volume-opt=device=/etc""#,
+            r#""type=bind,source=${localWorkspaceFolder}/sub,source=/etc,target=/x""#,
+            r#""type=bind,source=${localWorkspaceFolder}/sub,src=/etc,target=/x""#,
+            r#""type=volume,type=bind,source=/etc,target=/x""#,
+            r#""type=volume,source=/etc,target=/x""#,
+            r#""source=/etc,target=/x""#,
+            r#""type=bind,source=${localWorkspaceFolder}/link,target=/x""#,
+            r#""type=bind,source=${localWorkspaceFolder}/../..,target=/x""#,
+            r#""type=bind,source=${localWorkspaceFolder}/sub,target=/x,bind-propagation=rshared""#,
+            r#""type=volume,source=purlin-state,target=/x""#,
+            r#""type=tmpfs,target=/../x""#,
+            r#""type=image,source=x,target=/x""#,
+            r#""type=npipe,source=x,target=/x""#,
+            r#"{ "type": "volume", "source": "x,type=bind,source=/etc", "target": "/x" }"#,
+            r#"{ "type": "volume", "source": "x", "target": "/x,volume-opt=device=/etc" }"#,
+            r#""type=volume,source=x\ny,target=/x""#,
+            "7",
+        ];
+        for mount in refused {
+            let text = format!(r#"{{ "image": "i", "mounts": [{mount}] }}"#);
+            let found = read_text(&project, &text).unwrap();
+            assert!(found.mounts.is_empty() && found.folders.is_empty(), "{mount}: {found:?}");
+            assert_eq!(found.problems.len(), 1, "{mount}");
+        }
+        let text = r#"{ "image": "i", "mounts": [
+            "source=${localWorkspaceFolder}/sub,target=/x,readonly",
+            { "type": "volume", "source": "cache", "target": "/cache" },
+            "type=tmpfs,destination=/t" ] }"#;
+        let found = read_text(&project, text).unwrap();
+        let folder = Folder { path: project.join("sub"), inside: "/x".into(), is_read_only: true };
+        assert_eq!(found.folders, [folder]);
+        let mounts = ["type=volume,source=cache,target=/cache", "type=tmpfs,target=/t"];
+        assert_eq!(found.mounts, mounts);
+        assert_eq!(found.problems, Vec::<String>::new());
+        eprintln!("attempts: {}", refused.len());
+    }
+
+    // R: T7
+    #[test]
+    fn name_of_an_image_is_no_option_and_no_second_line() {
+        let directory = tempfile::tempdir().unwrap();
+        for image in ["--privileged", "-v/:/host", "x\\nRUN evil", "x y", "", "/x"] {
+            let text = format!(r#"{{ "image": "{image}" }}"#);
+            assert!(read_text(directory.path(), &text).is_err(), "{image}");
+        }
+        let image = "host.example:5000/a/b-c:1.2@sha256:00";
+        let text = format!(r#"{{ "image": "{image}" }}"#);
+        assert_eq!(read_text(directory.path(), &text).unwrap().image.as_deref(), Some(image));
     }
 }

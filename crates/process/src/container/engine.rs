@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
-use super::{Dockerfile, Image, failed, feed};
+use super::{Image, failed, feed};
 use crate::error::Error;
 use crate::spawn::{Child, Spec, spawn};
 
@@ -36,6 +36,8 @@ pub struct EngineFacts {
     pub is_podman: bool,
     /// Whether it runs without privileges of its own.
     pub is_rootless: bool,
+    /// Limits that it cannot enforce here: `memory`, `processes` or `cpus`.
+    pub missing_limits: Vec<&'static str>,
 }
 
 impl EngineFacts {
@@ -98,16 +100,17 @@ impl Engine {
     pub async fn facts(&self) -> Result<EngineFacts, Error> {
         let is_podman = self.name().starts_with("podman");
         let format = match is_podman {
-            true => "{{.Version.Version}} {{.Host.Security.Rootless}}",
-            false => "{{.ServerVersion}} {{.SecurityOptions}}",
+            true => "{{.Version.Version}}|{{.Host.Security.Rootless}}|{{.Host.CgroupControllers}}",
+            false => {
+                "{{.ServerVersion}}|{{.SecurityOptions}}|{{.MemoryLimit}}|{{.PidsLimit}}|{{.CPUCfsQuota}}"
+            }
         };
         let text = self.output(&["info", "--format", format], ANSWER).await?;
-        let (version, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
-        if version.is_empty() {
-            return Err(failed(format!("{} has no running server", self.name())));
-        }
-        let is_rootless = if is_podman { rest == "true" } else { rest.contains("rootless") };
-        Ok(EngineFacts { version: version.to_owned(), is_podman, is_rootless })
+        let facts = match is_podman {
+            true => facts_of_podman(&text),
+            false => facts_of_docker(&text),
+        };
+        facts.ok_or_else(|| failed(format!("{} has no running server", self.name())))
     }
 
     pub(super) fn spec<const N: usize>(&self, args: [&str; N]) -> Spec {
@@ -148,21 +151,41 @@ impl Engine {
     /// Builds an image, if it is one that is built.
     pub(super) async fn make(&self, image: &Image, most: Duration) -> Result<(), Error> {
         let Image::Built { name, context, dockerfile, args } = image else { return Ok(()) };
-        let mut spec = self.spec(["build", "-q", "--network=none", "-t", name, "-f"]);
-        spec = match dockerfile {
-            Dockerfile::File(path) => spec.args([path]),
-            Dockerfile::Text(_) => spec.args(["-"]),
-        };
+        let mut spec = self.spec(["build", "-q", "--network=none", "-t", name, "-f", "-"]);
         for (name, value) in args {
             spec = spec.args(["--build-arg".to_owned(), format!("{name}={value}")]);
         }
         spec = spec.args([context]);
-        let text = match dockerfile {
-            Dockerfile::Text(text) => Some(text.as_str()),
-            Dockerfile::File(_) => None,
-        };
-        self.run(spec, text, most).await.map(drop)
+        self.run(spec, Some(dockerfile), most).await.map(drop)
     }
+}
+
+/// The limits of a container, as they are called here and by the kernel.
+const LIMITS: [(&str, &str); 3] = [("memory", "memory"), ("processes", "pids"), ("cpus", "cpu")];
+
+fn facts_of_podman(text: &str) -> Option<EngineFacts> {
+    let [version, rootless, controllers] = text.trim().split('|').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    let known: Vec<&str> = controllers.trim_matches(['[', ']']).split(' ').collect();
+    let is_missing = |(_, controller): &(&str, &str)| !known.contains(controller);
+    Some(EngineFacts {
+        version: version.to_owned(),
+        is_podman: true,
+        is_rootless: rootless == "true",
+        missing_limits: LIMITS.into_iter().filter(is_missing).map(|(limit, _)| limit).collect(),
+    })
+}
+
+fn facts_of_docker(text: &str) -> Option<EngineFacts> {
+    let (version, rest) = text.trim().split_once('|')?;
+    let (security, enforced) = rest.split_once('|')?;
+    let missing = LIMITS.into_iter().zip(enforced.split('|')).filter(|(_, is)| *is != "true");
+    let missing_limits = missing.map(|((limit, _), _)| limit).collect();
+    let (version, is_rootless) = (version.to_owned(), security.contains("name=rootless"));
+    // The program answers without a server, too.
+    let is_running = !version.is_empty();
+    is_running.then_some(EngineFacts { version, is_podman: false, is_rootless, missing_limits })
 }
 
 /// Returns the first engine that works.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::containers::User;
 use crate::directory::Directory;
 
 /// How long a test waits for anything. Far longer than anything should take: the machine may be busy.
@@ -46,6 +47,8 @@ pub(crate) struct Start {
     before: Option<&'static str>,
     /// Where its sessions are recorded.
     recording: Option<PathBuf>,
+    /// Who runs it, with which copy of the program.
+    user: Option<(User, PathBuf)>,
 }
 
 /// A running program and our ends of its pipes.
@@ -129,14 +132,23 @@ impl Start {
         self
     }
 
+    /// Runs a copy of the program as another user.
+    pub(crate) fn as_user(mut self, user: &User, program: &Path) -> Start {
+        self.user = Some((user.clone(), program.to_owned()));
+        self
+    }
+
     /// Starts the program and sends nothing.
     #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
     pub(crate) fn start(self) -> Agent {
-        let directory = Directory::below(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        let parent = self.user.as_ref().map(|(user, _)| &*user.home);
+        let parent = parent.unwrap_or(Path::new(env!("CARGO_TARGET_TMPDIR")));
+        let directory = Directory::below(parent);
         let script = directory.join("script.acp");
         let config = directory.join("user.json");
         std::fs::write(&config, self.config.to_string()).unwrap();
-        let program = env!("CARGO_BIN_EXE_purlin");
+        let program = Path::new(env!("CARGO_BIN_EXE_purlin"));
+        let program = self.user.as_ref().map_or(program, |(_, program)| program);
         let mut command = match self.before {
             Some(before) => {
                 let mut shell = std::process::Command::new("sh");
@@ -172,6 +184,13 @@ impl Start {
         }
         if let Some(directory) = &self.recording {
             command.arg("--record").arg(directory);
+        }
+        #[cfg(unix)]
+        if let Some((user, _)) = &self.user {
+            user.own(&directory);
+            std::os::unix::process::CommandExt::uid(&mut command, user.id);
+            std::os::unix::process::CommandExt::gid(&mut command, user.id);
+            command.current_dir(directory.path());
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(self.stderr);
         let mut child = command.spawn().unwrap();
@@ -221,6 +240,7 @@ impl Agent {
             data: None,
             before: None,
             recording: None,
+            user: None,
         }
     }
 

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 /// A directory that no other test uses. Its path has no links in it.
 pub(crate) struct Directory {
     path: PathBuf,
-    _removed_on_drop: TempDir,
+    removed_on_drop: TempDir,
 }
 
 impl Directory {
@@ -27,7 +27,13 @@ impl Directory {
 
     pub(crate) fn below(parent: &Path) -> Directory {
         let directory = tempfile::Builder::new().prefix("purlin-").tempdir_in(parent).unwrap();
-        Directory { path: directory.path().canonicalize().unwrap(), _removed_on_drop: directory }
+        Directory { path: directory.path().canonicalize().unwrap(), removed_on_drop: directory }
+    }
+
+    /// Keeps it; who calls this removes it.
+    #[cfg(unix)]
+    pub(crate) fn kept(self) -> PathBuf {
+        self.removed_on_drop.keep().canonicalize().unwrap()
     }
 
     pub(crate) fn path(&self) -> &Path {
