@@ -7,6 +7,7 @@
 pub(crate) mod agent;
 mod chat;
 mod child;
+mod container;
 mod context;
 mod files;
 mod inbound;
@@ -38,6 +39,7 @@ const BENCHES: [Bench; 15] = [
     ("files", files::files),
     ("grep", files::grep),
     ("sandbox", sandbox::sandbox),
+    ("container", container::container),
     ("mcp", mcp::mcp),
     ("instructions", context::instructions),
     ("request", context::request),

@@ -23,6 +23,9 @@ const PACKAGES: [&str; 6] = [
     "deploy/durable-objects",
 ];
 
+/// The user without rights who runs containers if the tests run as root.
+const USER: &str = "purlin-test";
+
 /// Ensures `cargo nextest`.
 pub(crate) fn test_runner() -> Result<()> {
     if program::answer(&["cargo", "nextest", "--version"]).is_some() {
@@ -193,29 +196,45 @@ pub(crate) fn tmux() -> Result<()> {
     Ok(())
 }
 
-/// Installs Docker, Podman and a static busybox if it can. Their tests are skipped where an engine cannot run.
+/// Installs Docker, Podman, what they need to run without rights, and a static busybox, if it can. Also makes the user without rights who
+/// runs them if the tests run as root. Elsewhere the tests of containers fail where they cannot run; see CONTRIBUTING.md.
 pub(crate) fn containers() -> Result<()> {
-    let has = |name: &str| Path::new(name).exists();
-    let all = ["/usr/sbin/dockerd", "/usr/bin/podman", "/usr/sbin/runc", "/bin/busybox"];
-    let is_there =
-        all.iter().all(|name| has(name)) && program::answer(&["docker", "--version"]).is_some();
-    if !cfg!(target_os = "linux") || is_there {
+    if !cfg!(target_os = "linux") {
         return Ok(());
     }
-    if is_root() && program::answer(&["apt-get", "--version"]).is_some() {
-        println!("xtask: Docker or Podman is missing; installing them with apt-get");
-        program::must_succeed(&["apt-get", "update"])?;
-        let packages = ["docker.io", "docker-cli", "podman", "runc", "busybox-static"];
-        for package in packages {
-            let install = ["apt-get", "install", "--yes", "--no-install-recommends", package];
-            if !program::succeeds(&install)? {
-                println!("xtask: {package} was not installed");
-            }
+    let needed = [
+        ("/usr/sbin/dockerd", "docker.io"),
+        ("/usr/bin/podman", "podman"),
+        ("/usr/sbin/runc", "runc"),
+        ("/bin/busybox", "busybox-static"),
+        ("/usr/bin/newuidmap", "uidmap"),
+        ("/usr/bin/rootlesskit", "rootlesskit"),
+    ];
+    let is_missing = |(path, _): &&(&str, &str)| !Path::new(path).exists();
+    let mut missing: Vec<&str> = needed.iter().filter(is_missing).map(|(_, name)| *name).collect();
+    // Only newer systems have it as a package of its own.
+    if program::answer(&["docker", "--version"]).is_none() {
+        missing.push("docker-cli");
+    }
+    if !is_root() || program::answer(&["apt-get", "--version"]).is_none() {
+        if !missing.is_empty() {
+            println!("xtask: tests of containers will fail without {}", missing.join(", "));
         }
-    } else {
-        println!(
-            "xtask: the tests of containers are skipped without docker.io, podman, runc and busybox-static"
-        );
+        return Ok(());
+    }
+    if !missing.is_empty() {
+        println!("xtask: installing what runs containers with apt-get: {}", missing.join(", "));
+        program::must_succeed(&["apt-get", "update"])?;
+    }
+    for package in missing {
+        let install = ["apt-get", "install", "--yes", "--no-install-recommends", package];
+        if !program::succeeds(&install)? {
+            println!("xtask: {package} was not installed");
+        }
+    }
+    if program::answer(&["id", "-u", USER]).is_none() {
+        println!("xtask: making the user {USER}, who runs containers without rights");
+        program::must_succeed(&["useradd", "--create-home", "--shell", "/bin/sh", USER])?;
     }
     Ok(())
 }

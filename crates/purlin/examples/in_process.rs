@@ -6,14 +6,16 @@
 
 #![expect(clippy::print_stdout, reason = "no protocol runs on this program's stdout")]
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::io::BufRead;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use engine::script::ScriptedModel;
 use process::Spec;
+use process::container::{ContainerOptions, Containers, Engine, Image};
 use process::sandbox::{Level, Profile, Sandbox, secret_places};
 use purlin::assemble;
 use serde::Deserialize;
@@ -35,7 +37,7 @@ fn main() -> anyhow::Result<()> {
         [part, count] => (*part, count, false),
         [part, count, "idle"] => (*part, count, true),
         _ => anyhow::bail!(
-            "usage: in_process inbound|inbound-plain|skip|encode|outbound|spawn|sandbox N [idle]"
+            "usage: in_process inbound|inbound-plain|skip|encode|outbound|spawn|sandbox|container=HOST N [idle]"
         ),
     };
     let count = count.parse().context("N must be a whole number")?;
@@ -47,6 +49,15 @@ fn main() -> anyhow::Result<()> {
         "outbound" => measure(is_idle, streaming_options(count)?, outbound),
         "spawn" => measure(is_idle, Level::None, |level| commands(level, count)),
         "sandbox" => measure(is_idle, Level::Full, |level| commands(level, count)),
+        part if part.starts_with("container=") => {
+            let host = part.trim_start_matches("container=");
+            measure(is_idle, Contained::start(host)?, |contained| {
+                contained.run(count)?;
+                // It ends with this process, after the time was measured.
+                std::mem::forget(contained);
+                Ok(())
+            })
+        }
         other => anyhow::bail!("unknown part `{other}`"),
     }
 }
@@ -203,6 +214,56 @@ fn commands(level: Level, count: usize) -> anyhow::Result<()> {
         Ok(())
     })?;
     Ok(std::fs::remove_dir_all(&work)?)
+}
+
+/// A container that runs already.
+struct Contained {
+    runtime: tokio::runtime::Runtime,
+    containers: Containers,
+    work: PathBuf,
+}
+
+impl Contained {
+    fn start(host: &str) -> anyhow::Result<Contained> {
+        // Beside the socket: the benchmark removes that directory.
+        let socket = Path::new(host.trim_start_matches("unix://"));
+        let work = socket.parent().context("the host is a socket")?.join("work");
+        std::fs::create_dir_all(&work)?;
+        let environment = [("DOCKER_HOST".into(), host.into())];
+        let search = ["/usr/bin", "/usr/local/bin", "/bin"].map(PathBuf::from);
+        let containers = Containers::new(ContainerOptions {
+            engines: Engine::find(Some("docker"), &search, &environment),
+            images: vec![Image::Named("purlin-bench".to_owned())],
+            network: None,
+            memory: "1g".to_owned(),
+            cpus: None,
+            processes: 100,
+            user: None,
+            environment: BTreeMap::new(),
+            mounts: Vec::new(),
+            aliases: Vec::new(),
+            run_args: Vec::new(),
+            after_create: Vec::new(),
+            scratch: work.join("scratch"),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let contained = Contained { runtime, containers, work };
+        contained.run(1)?;
+        Ok(contained)
+    }
+
+    fn run(&self, count: usize) -> anyhow::Result<()> {
+        let profile = Profile::writing_to(vec![self.work.join("project")]);
+        std::fs::create_dir_all(self.work.join("project"))?;
+        let spec = Spec::new("/bin/true", self.work.join("project"));
+        self.runtime.block_on(async {
+            for _ in 0..count {
+                let mut child = self.containers.spawn(&spec, &profile, &[]).await?;
+                anyhow::ensure!(child.wait().await?.success(), "the command failed");
+            }
+            Ok(())
+        })
+    }
 }
 
 /// Runs the whole output path, from the model's chunks to batches of lines, on one thread and without a pipe.
