@@ -123,6 +123,10 @@ fn build_in(
     for (name, value) in set.into_iter().filter_map(|(name, it)| Some((name, it.as_ref()?))) {
         spec = spec.args(["--build-arg".to_owned(), format!("{name}={value}")]);
     }
+    if args.packages.as_deref() == Some("") {
+        // Nothing is downloaded, and an engine without rights may have no network to offer.
+        spec = spec.args(["--network=none"]);
+    }
     spec = spec.args([context.as_os_str()]);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(process::run_on_terminal(&spec))?)

@@ -100,13 +100,14 @@ struct Request {
 }
 
 impl Request {
-    /// Returns the request as the user sees it: each field as it is sent.
+    /// Returns the request as the user sees it: each field as it is sent. Lines of a text are indented, so that none looks like a field.
     fn shown(&self) -> String {
         let mut text = format!("{} {}\n", self.method, self.path);
         for (name, value) in self.body.as_object().into_iter().flatten() {
             match value.as_str() {
                 Some(value) if value.contains('\n') => {
-                    text.push_str(&format!("{name}:\n{value}\n"));
+                    text.push_str(&format!("{name}:\n"));
+                    text.extend(value.lines().map(|line| format!("  {line}\n")));
                 }
                 Some(value) => text.push_str(&format!("{name}: {value}\n")),
                 None => text.push_str(&format!("{name}: {value}\n")),

@@ -13,7 +13,7 @@ const IMAGE: &str = "escape";
 /// Far longer than anything should take: the machine may be busy.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Attempts that may succeed, depending on the engine. They affect only the container; see docs/internals/sandbox.md.
+/// Attempts that may succeed, depending on the engine. They affect only the container; see docs/internals/containers.md.
 const MAY_WORK: [&str; 11] =
     ["E134", "E34", "E36", "E37", "E63", "E64", "E65", "E68", "E69", "E74", "E92"];
 

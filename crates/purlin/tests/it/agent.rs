@@ -133,7 +133,7 @@ impl Start {
     }
 
     /// Runs a copy of the program as another user.
-    pub(crate) fn as_user(mut self, user: &User, program: &Path) -> Start {
+    pub(crate) fn run_by(mut self, user: &User, program: &Path) -> Start {
         self.user = Some((user.clone(), program.to_owned()));
         self
     }

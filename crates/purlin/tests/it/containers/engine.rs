@@ -1,5 +1,7 @@
 //! Engines that work only for a test: Docker and Podman, with and without the rights of root. Images are made here, without a registry.
 
+#![expect(clippy::disallowed_methods, reason = "engines that the program under test uses")]
+
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -187,7 +189,6 @@ impl Engine {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "an engine that the program under test uses")]
     pub(super) fn run(&self, args: &[&str], input: Option<&[u8]>) -> Output {
         let mut command = Command::new(self.program);
         self.as_user(command.args(args));
@@ -226,7 +227,6 @@ impl Engine {
     }
 
     /// Makes an image from a directory.
-    #[expect(clippy::disallowed_methods, reason = "tar packs the image")]
     pub(super) fn import_from(&self, root: &Path, image: &str) {
         let tar = Command::new("tar").arg("-C").arg(root).args(["-c", "."]).output().unwrap();
         let imported = self.run(&["import", "-", image], Some(&tar.stdout));
@@ -285,7 +285,7 @@ impl Engine {
             start = start.env(name, value);
         }
         if let Some(user) = &self.user {
-            start = start.as_user(user, &self.agent);
+            start = start.run_by(user, &self.agent);
         }
         start.config(json!({ "workspace": workspace, "permission": { "bash": "allow" } }))
     }
