@@ -173,6 +173,34 @@ fn running_turn_is_ended_by_force_only() {
     two.end();
 }
 
+/// What began on the first window's screen ends there.
+// R: S11
+#[test]
+fn call_of_a_turn_that_is_taken_over_ends_in_its_window() {
+    let script =
+        "model text \"Working.\"\nmodel tool bash {\"command\": \"sleep 60\"}\nmodel loop\n";
+    let directory = directory(script);
+    let (mut one, mut two) = (Agent::start(&directory, None), Agent::start(&directory, None));
+    hello(&mut one, false);
+    hello(&mut two, false);
+    let session = open(&mut one, &directory);
+    hang(&mut one, &session);
+    let read_until = |one: &mut Agent, word: &str| {
+        let mut lines = String::new();
+        while !lines.contains(word) {
+            one.output.read_line(&mut lines).unwrap();
+        }
+        lines
+    };
+    read_until(&mut one, "in_progress");
+    let params = json!({ "sessionId": session, "_meta": { "takeOver": true } });
+    assert!(two.call("session/load", &params, &mut Vec::new()).unwrap().get("result").is_some());
+    let lines = read_until(&mut one, "-31902");
+    assert!(lines.contains("\"status\":\"failed\""), "{lines}");
+    one.end();
+    two.end();
+}
+
 /// D17, D18, D19: only one process at a time has a session with a running turn. When it dies, in whatever way, the session is
 /// free at once.
 // R: S11, W15
