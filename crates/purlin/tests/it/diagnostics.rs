@@ -19,7 +19,12 @@ const send = (message) => {
 const report = (uri, text) => {
   if (mode === 'dies') process.exit(3);
   if (mode === 'hangs') return send({ method: '$/progress', params: { token: 1, value: { kind: 'begin' } } });
+  if (mode === 'ill') {
+    const params = { health: 'error', quiescent: true, message: 'No project\nwas found' };
+    return send({ method: 'experimental/serverStatus', params });
+  }
   if (mode === 'lies') return process.stdout.write('Content-Length: 99999999999\r\n\r\n');
+  const version = ++versions;
   const diagnostics = [];
   text.split('\n').forEach((line, number) => {
     const character = line.indexOf('bad');
@@ -27,8 +32,24 @@ const report = (uri, text) => {
     if (character >= 0) diagnostics.push({ range: { start }, severity: 1, code: 'B1', message: `found ${line}` });
   });
   send({ id: 'ask', method: 'workspace/configuration', params: { items: [{}, {}] } });
-  send({ method: 'textDocument/publishDiagnostics', params: { uri, diagnostics } });
+  found = diagnostics;
+  if (mode === 'asked') return;
+  const publish = (params) => send({ method: 'textDocument/publishDiagnostics', params });
+  if (mode === 'late') return void setTimeout(() => publish({ uri, diagnostics }), 3500);
+  if (mode === 'stale' && version > 1) publish({ uri, version: version - 1, diagnostics: [] });
+  publish({ uri, version, diagnostics });
+  if (mode === 'stale') publish({ uri, version: version - 1, diagnostics: [] });
 };
+let versions = 0;
+let found = [];
+let refusals = 0;
+// Asks for the question once more, the first time.
+const answer = (id) => refusals++ === 0
+  ? send({ id, error: { code: -32802, message: 'cancelled', data: { retriggerRequest: true } } })
+  : send({ id, result: { kind: 'full', items: found } });
+const start = (id) => mode === 'refuses'
+  ? send({ id, error: { code: -32603, message: 'No TypeScript was found' } })
+  : send({ id, result: { capabilities: mode === 'asked' ? { diagnosticProvider: {} } : {} } });
 process.stdin.on('data', (chunk) => {
   buffer = Buffer.concat([buffer, chunk]);
   for (;;) {
@@ -39,7 +60,8 @@ process.stdin.on('data', (chunk) => {
     const message = JSON.parse(buffer.subarray(head + 4, head + 4 + length));
     buffer = buffer.subarray(head + 4 + length);
     const { method, id, params } = message;
-    if (method === 'initialize') send({ id, result: { capabilities: {} } });
+    if (method === 'initialize') start(id);
+    if (method === 'textDocument/diagnostic') answer(id);
     if (method === 'textDocument/didOpen') report(params.textDocument.uri, params.textDocument.text);
     if (method === 'textDocument/didChange') report(params.textDocument.uri, params.contentChanges[0].text);
   }
@@ -124,6 +146,30 @@ fn language_server_reports_what_is_new_about_the_changed_file() {
 
 // R: T4
 #[test]
+fn language_server_is_asked_if_it_sends_nothing_by_itself() {
+    let results = results(&lsp("asked"), |_| {}, &["bad one\n", "fine\n", "bad two\n"]);
+    assert!(results[0].ends_with("a.txt:1:1: error: B1: found bad one"), "{}", results[0]);
+    assert!(!results[1].contains("diagnostics"), "{}", results[1]);
+    assert!(results[2].ends_with("a.txt:1:1: error: B1: found bad two"), "{}", results[2]);
+}
+
+// R: T4
+#[test]
+fn first_diagnostics_of_a_slow_language_server_are_waited_for() {
+    let results = results(&lsp("late"), |_| {}, &["bad one\n"]);
+    assert!(results[0].ends_with("a.txt:1:1: error: B1: found bad one"), "{}", results[0]);
+}
+
+// R: T4
+#[test]
+fn diagnostics_of_an_older_version_are_ignored() {
+    let results = results(&lsp("stale"), |_| {}, &["bad one\n", "bad two\n"]);
+    assert!(results[0].ends_with("error: B1: found bad one"), "{}", results[0]);
+    assert!(results[1].ends_with("error: B1: found bad two"), "{}", results[1]);
+}
+
+// R: T4
+#[test]
 fn language_server_that_misbehaves_is_reported_and_the_edit_stays() {
     let died = results(&lsp("dies"), |_| {}, &["1", "2", "3", "4"]);
     assert!(died[2].contains("(diagnostics of `own`: node server.js dies ended)"), "{}", died[2]);
@@ -133,7 +179,12 @@ fn language_server_that_misbehaves_is_reported_and_the_edit_stays() {
     // One that never finishes its work is waited for up to the time-out, and then nothing is known.
     let mut config = lsp("hangs");
     config["lsp"]["own"]["timeout"] = json!(1);
-    assert!(!results(&config, |_| {}, &["1"])[0].contains("diagnostics"));
+    let hung = results(&config, |_| {}, &["1"]);
+    assert!(hung[0].contains("(diagnostics of `own`: nothing within 1 s; "), "{}", hung[0]);
+    let ill = results(&lsp("ill"), |_| {}, &["1"]);
+    assert!(ill[0].contains("(diagnostics of `own`: No project was found)"), "{}", ill[0]);
+    let refused = results(&lsp("refuses"), |_| {}, &["1"]);
+    assert!(refused[0].contains("node server.js refuses ended: No TypeScript was found"));
     let missing =
         json!({ "lsp": { "own": { "command": ["no-such-server"], "extensions": [".txt"] } } });
     assert!(results(&missing, |_| {}, &["1"])[0].contains("(diagnostics of `own`: "));

@@ -7,6 +7,7 @@ mod frame;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use process::Tail;
 use tokio::sync::{mpsc, oneshot};
@@ -18,6 +19,8 @@ use crate::bash::Bash;
 
 /// How often a server is started in a session. One that keeps ending is not started again.
 const MOST_STARTS: u32 = 3;
+/// How much longer than its own time limits a server's task may take.
+const SPARE: Duration = Duration::from_secs(5);
 /// The most bytes of its error output that are held.
 const MOST_ERRORS: usize = 4 * 1024;
 
@@ -26,7 +29,8 @@ struct Job {
     /// Its URI.
     uri: String,
     text: String,
-    reply: oneshot::Sender<Vec<Diagnostic>>,
+    /// Gets the diagnostics, or why there are none.
+    reply: oneshot::Sender<Result<Vec<Diagnostic>, String>>,
 }
 
 /// A language server of a session.
@@ -87,10 +91,10 @@ impl Server {
         let work = async {
             let job = Job { uri: connection::uri_of(file), text, reply };
             jobs.send(job).await.map_err(|_| gone())?;
-            answer.await.map_err(|_| gone())
+            answer.await.map_err(|_| gone())?
         };
-        // The task has its own time limit; this one is for a task that hangs.
-        timeout(2 * self.options.timeout, work).await.unwrap_or_else(|_| {
+        // The task has its own time limits, for the start and for the file; this one is for a task that hangs.
+        timeout(2 * self.options.timeout + SPARE, work).await.unwrap_or_else(|_| {
             self.stop();
             Err("it does not answer and was ended".to_owned())
         })

@@ -1,7 +1,7 @@
 //! The conversation with a running language server. Its task owns the process; dropping it kills the server.
 //!
-//! A server pushes diagnostics whenever it likes, so they are taken when it has been quiet for a while: no news about the file, no
-//! work in progress, and, where the server reports it, nothing left to load.
+//! Servers push diagnostics when they like, are asked for them, or both. They are taken when the server has answered and was quiet for a
+//! while: no news about the file, no work in progress, and, where the server reports it, nothing left to load.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,7 +17,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::super::{Diagnostic, LanguageServer};
 use super::{Job, frame};
 
-/// How long a server must be quiet: after news about the file, and without any.
+/// How long a server must be quiet: after news about the file, and without any. A server that has reported nothing at all yet may
+/// still be loading the project without saying so; it gets all of its time.
 const QUIET: Duration = Duration::from_millis(700);
 const SILENT: Duration = Duration::from_millis(3000);
 /// How many messages wait for a server that does not read. When it is full, the server is ended.
@@ -27,7 +28,8 @@ const MOST: usize = 200;
 const MOST_CHARACTERS: usize = 1000;
 /// The most kinds of work in progress that are tracked.
 const MOST_WORK: usize = 1000;
-
+/// The id of the first request.
+const INITIALIZE: u64 = 1;
 /// How long the last words of a server that ends are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 /// How many messages of the server wait for us. When it is full, no more are read.
@@ -50,6 +52,14 @@ pub(super) struct Connection {
     work: BTreeSet<String>,
     /// Whether it has loaded the project, if it reports that.
     is_loaded: Option<bool>,
+    /// Why it cannot work, if it reports that.
+    trouble: Option<String>,
+    /// Whether it must be asked for diagnostics.
+    is_pulled: bool,
+    /// Whether it was seen to report diagnostics, or took too long to be waited for again.
+    has_settled: bool,
+    /// The last id of a request of ours.
+    last_id: u64,
 }
 
 struct Pipes {
@@ -63,9 +73,20 @@ struct Pipes {
 struct Current {
     job: Job,
     deadline: Instant,
+    version: u64,
     /// When the server was last heard of about it.
     since: Instant,
-    found: Option<Vec<Diagnostic>>,
+    /// What the server sent by itself, and what it answered.
+    pushed: Option<Vec<Diagnostic>>,
+    pulled: Option<Vec<Diagnostic>>,
+    /// The request that it has not answered.
+    pending: Option<u64>,
+}
+
+impl Current {
+    fn has_news(&self) -> bool {
+        self.pushed.is_some() || self.pulled.is_some()
+    }
 }
 
 /// Returns the URI of a file.
@@ -107,6 +128,10 @@ impl Connection {
             open: BTreeMap::new(),
             work: BTreeSet::new(),
             is_loaded: None,
+            trouble: None,
+            is_pulled: false,
+            has_settled: false,
+            last_id: INITIALIZE,
         })
     }
 
@@ -186,9 +211,8 @@ impl Connection {
                     current = Some(self.begin(job)?);
                 }
                 () = sleep_until(wake), if current.is_some() => {
-                    if let Some(Current { job, found, .. }) = current.take() {
-                        // Nobody may wait any more: the turn was cancelled.
-                        job.reply.send(found.unwrap_or_default()).ok();
+                    if let Some(current) = current.take() {
+                        self.finish(current);
                     }
                 }
             }
@@ -197,11 +221,33 @@ impl Connection {
 
     /// Returns when the wait for a file is over, as far as is known now.
     fn done_at(&self, current: &Current) -> Instant {
-        if self.is_loaded == Some(false) || !self.work.is_empty() {
+        let is_busy = self.is_loaded == Some(false) || !self.work.is_empty();
+        if is_busy || current.pending.is_some() {
             return current.deadline;
         }
-        let quiet = if current.found.is_some() { QUIET } else { SILENT };
+        let quiet = match current.has_news() {
+            true => QUIET,
+            false if self.has_settled || self.is_loaded == Some(true) => SILENT,
+            false => return current.deadline,
+        };
         (current.since + quiet).min(current.deadline)
+    }
+
+    fn finish(&mut self, current: Current) {
+        let (has_news, is_late) = (current.has_news(), Instant::now() >= current.deadline);
+        self.has_settled |= is_late;
+        let parts = [current.pushed, current.pulled];
+        let found: Vec<Diagnostic> = parts.into_iter().flatten().flatten().collect();
+        let found = match &self.trouble {
+            Some(trouble) if found.is_empty() => Err(trouble.clone()),
+            None if is_late && !has_news => Err(format!(
+                "nothing within {} s; it may still be loading the project",
+                self.timeout.as_secs()
+            )),
+            _ => Ok(found),
+        };
+        // Nobody may wait any more: the turn was cancelled.
+        current.job.reply.send(found).ok();
     }
 
     async fn initialise(&mut self) -> Result<(), String> {
@@ -215,14 +261,19 @@ impl Connection {
             "capabilities": {
                 "textDocument": {
                     "publishDiagnostics": { "versionSupport": true },
+                    "diagnostic": { "dynamicRegistration": false },
                     "synchronization": { "didSave": true },
                 },
                 "window": { "workDoneProgress": true },
-                "workspace": { "configuration": true, "workspaceFolders": true },
+                "workspace": {
+                    "configuration": true,
+                    "workspaceFolders": true,
+                    "diagnostics": { "refreshSupport": true },
+                },
                 "experimental": { "serverStatusNotification": true },
             },
         });
-        self.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }))?;
+        self.call(INITIALIZE, "initialize", &params)?;
         let patience = self.timeout;
         let answered = async {
             while !self.is_initialised {
@@ -259,18 +310,47 @@ impl Connection {
         self.notify("textDocument/didSave", json!({ "textDocument": { "uri": uri } }))?;
         self.open.insert(job.uri.clone(), version);
         let now = Instant::now();
-        Ok(Current { job, deadline: now + self.timeout, since: now, found: None })
+        let mut current = Current {
+            job,
+            deadline: now + self.timeout,
+            version,
+            since: now,
+            pushed: None,
+            pulled: None,
+            pending: None,
+        };
+        self.pull(&mut current)?;
+        Ok(current)
+    }
+
+    /// Asks for the diagnostics of a file, if the server must be asked.
+    fn pull(&mut self, current: &mut Current) -> Result<(), String> {
+        if !self.is_pulled {
+            return Ok(());
+        }
+        self.last_id += 1;
+        current.pending = Some(self.last_id);
+        let params = json!({ "textDocument": { "uri": current.job.uri } });
+        self.call(self.last_id, "textDocument/diagnostic", &params)
     }
 
     fn take(&mut self, message: &Value, current: &mut Option<Current>) -> Result<(), String> {
         let (method, id) = (message["method"].as_str(), message.get("id"));
         match (method, id) {
-            (None, Some(id)) if *id == json!(1) => {
-                if message.get("error").is_some() {
-                    return Err("it refused `initialize`".to_owned());
+            (None, Some(id)) if *id == json!(INITIALIZE) => {
+                if let Some(error) = message.get("error") {
+                    return Err(self.refused(error));
                 }
+                self.is_pulled = !message["result"]["capabilities"]["diagnosticProvider"].is_null();
                 self.notify("initialized", json!({}))?;
                 self.is_initialised = true;
+            }
+            (None, Some(id)) => {
+                if let Some(current) = current
+                    && current.pending.is_some_and(|pending| *id == json!(pending))
+                {
+                    self.answered(message, current)?;
+                }
             }
             (None, _) => {}
             (Some("workspace/configuration"), Some(id)) => {
@@ -278,8 +358,13 @@ impl Connection {
                 let none = vec![Value::Null; count.min(MOST_WORK)];
                 self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": none }))?;
             }
-            (Some(_), Some(id)) => {
+            (Some(method), Some(id)) => {
                 self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": null }))?;
+                if method == "workspace/diagnostic/refresh"
+                    && let Some(current) = current
+                {
+                    self.pull(current)?;
+                }
             }
             (Some("$/progress"), None) => {
                 let params = &message["params"];
@@ -292,21 +377,53 @@ impl Connection {
                 note(current);
             }
             (Some("experimental/serverStatus"), None) => {
-                self.is_loaded = message["params"]["quiescent"].as_bool();
+                let params = &message["params"];
+                self.is_loaded = params["quiescent"].as_bool();
+                let is_well = params["health"] == "ok";
+                self.trouble = params["message"].as_str().filter(|_| !is_well).map(one_line);
                 note(current);
             }
             (Some("textDocument/publishDiagnostics"), None) => {
                 let params = &message["params"];
                 if let Some(current) = current
                     && params["uri"] == current.job.uri.as_str()
+                    // An older version is still being reported when the next one is on its way.
+                    && params["version"].as_u64().is_none_or(|version| version >= current.version)
                 {
                     current.since = Instant::now();
-                    current.found = Some(read_all(&params["diagnostics"]));
+                    current.pushed = Some(read_all(&params["diagnostics"]));
+                    self.has_settled = true;
                 }
             }
             (Some(_), None) => {}
         }
         Ok(())
+    }
+
+    /// Takes the answer to a request for diagnostics.
+    fn answered(&mut self, message: &Value, current: &mut Current) -> Result<(), String> {
+        (current.pending, current.since) = (None, Instant::now());
+        if message["error"]["data"]["retriggerRequest"] == true {
+            return self.pull(current);
+        }
+        if message.get("error").is_none() {
+            current.pulled = Some(read_all(&message["result"]["items"]));
+            self.has_settled = true;
+        }
+        Ok(())
+    }
+
+    /// Saves why the server does not start, as its last words.
+    fn refused(&self, error: &Value) -> String {
+        let why = error["message"].as_str().unwrap_or("it refused to start");
+        let why = one_line(why);
+        let line = format!("\n{why}\n");
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).push(line.as_bytes());
+        why
+    }
+
+    fn call(&self, id: u64, method: &str, params: &Value) -> Result<(), String> {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
     }
 
     fn notify(&self, method: &str, params: Value) -> Result<(), String> {
@@ -326,6 +443,12 @@ fn note(current: &mut Option<Current>) {
     }
 }
 
+/// Returns the beginning of a text as one line.
+fn one_line(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(MOST_CHARACTERS).collect()
+}
+
 fn read_all(diagnostics: &Value) -> Vec<Diagnostic> {
     let all = diagnostics.as_array().into_iter().flatten();
     all.filter_map(read_one).take(MOST).collect()
@@ -340,8 +463,7 @@ fn read_one(one: &Value) -> Option<Diagnostic> {
         Value::Number(code) => format!("{code}: "),
         _ => String::new(),
     };
-    let text: String = one["message"].as_str()?.chars().take(MOST_CHARACTERS).collect();
-    let message = format!("{code}{}", text.replace('\n', " "));
+    let message = format!("{code}{}", one_line(one["message"].as_str()?));
     (severity <= 2).then_some(Diagnostic {
         line: start["line"].as_u64()? + 1,
         column: start["character"].as_u64()? + 1,
