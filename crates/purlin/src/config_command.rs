@@ -90,41 +90,45 @@ fn import(from: Option<PathBuf>, file: Option<PathBuf>, write: bool) -> anyhow::
     let mut problems = Vec::new();
     let others = match is_named {
         true => Vec::new(),
-        false => Config::default().add_other_agents(&environment, &mut problems),
+        false => others(&environment, &mut problems),
     };
     let opencode = match opencode {
         Err(err) if is_named || write => return Err(err),
-        // The user learns where the files were looked for.
-        Err(err) if others.is_empty() => {
-            return Err(
-                err.context("nothing to import: no settings of Claude Code or Codex either")
-            );
+        Err(_) if others.is_empty() => {
+            print("No settings of OpenCode, Claude Code or Codex were found.\n")?;
+            return Ok(());
         }
         opencode => opencode.ok(),
     };
-    let mut shown = String::new();
+    let mut rows = Vec::new();
     if let Some(import) = &opencode {
-        shown.push_str(&table(&import.rows()));
-        if import.items.is_empty() {
-            shown.push_str(&format!("{} has nothing to import\n", import.source.display()));
-        }
+        rows.extend(import.rows());
         let at = import.source.display();
         problems.extend(import.problems.iter().map(|problem| format!("{at}:{problem}")));
     }
-    shown.push_str(&table(&others));
+    rows.extend(others);
+    let mut shown = table(&rows);
     match opencode {
         Some(import) if write => {
             let written = import.write(file, directories)?;
             shown.push_str(&format!("Saved to {}.\n", written.display()));
         }
         Some(_) => shown.push_str(
-            "All of this is used as it is. To copy OpenCode's settings to purlin.json, run `purlin config import --write`.\n",
+            "What is taken or changed is in effect already. To copy OpenCode's settings to purlin.json, run `purlin config import --write`.\n",
         ),
-        None => shown.push_str("All of this is used as it is. Nothing was changed.\n"),
+        None => shown.push_str("What is taken or changed is in effect already; there is nothing to copy.\n"),
     }
     print(&shown)?;
     problems.iter().for_each(|problem| eprintln!("{}", visible(problem)));
     Ok(())
+}
+
+/// Lists what becomes of the settings of Claude Code and Codex, and of the files of all three.
+fn others(environment: &settings::Environment, problems: &mut Vec<String>) -> Vec<moving::Row> {
+    let mut rows = Config::default().add_other_agents(environment, problems);
+    let (own, _) = Config::load(None, environment);
+    rows.extend(moving::files::rows(&own.additions, &environment.directories, &DiskReader));
+    rows
 }
 
 /// Prints rows as a table, with the source of each.

@@ -1,10 +1,13 @@
-//! Codex: the MCP servers of the user's `config.toml`. Its other settings have no counterpart, or ask here anyway.
+//! Codex: the MCP servers of the user's `config.toml`. Its other settings have no counterpart, or ask here anyway. While it cannot be
+//! read, everything asks, as with the files of the other agents.
 
 use std::path::Path;
 
+use engine::permission::rules::AskFloor;
 use serde_json::{Map, Value, json};
 
 use crate::Environment;
+use crate::config::sources::unknown_restrictions;
 use crate::mcp_servers::McpServers;
 use crate::moving::{Row, State};
 use crate::toml;
@@ -16,13 +19,15 @@ pub(crate) struct Codex {
     pub(crate) servers: McpServers,
     /// Which of their tools sessions have; see `Config::tools`.
     pub(crate) tools: Vec<(String, bool)>,
+    /// What asks in any case, because the file cannot be read.
+    pub(crate) floors: Vec<AskFloor>,
     /// What is wrong with it.
     pub(crate) problems: Vec<String>,
     /// What becomes of each setting.
     pub(crate) rows: Vec<Row>,
 }
 
-/// Reads the file, if it exists. A broken one starts no server.
+/// Reads the file, if it exists. A broken one starts no server, and everything asks.
 pub(crate) fn read(file: &Path, environment: &Environment) -> Codex {
     let mut found = Codex::default();
     let shown = file.display().to_string();
@@ -57,12 +62,13 @@ pub(crate) fn read(file: &Path, environment: &Environment) -> Codex {
 }
 
 fn broken(shown: &str, why: &str) -> Codex {
-    let note = "it cannot be read, so none of its MCP servers starts";
+    let note = "it cannot be read, so everything asks and none of its MCP servers starts";
     Codex {
+        floors: vec![AskFloor::everything(unknown_restrictions(shown))],
         problems: vec![format!(
-            "{shown}: {why}. None of its MCP servers starts until this is corrected."
+            "{shown}: {why}. Everything asks and none of its MCP servers starts until this is corrected."
         )],
-        rows: vec![Row::new(shown, "(the whole file)", State::NotSupported, note)],
+        rows: vec![Row::new(shown, "(the whole file)", State::Changed, note)],
         ..Codex::default()
     }
 }
@@ -203,9 +209,10 @@ mod tests {
 
     // R: T2
     #[test]
-    fn broken_file_starts_no_server_and_is_reported() {
+    fn broken_file_starts_no_server_asks_for_everything_and_is_reported() {
         let found = read_text("[mcp_servers.a]\ncommand = \"x\"\n[mcp_servers.b\n");
         assert_eq!(found.servers, McpServers::default());
         assert!(found.problems[0].contains("line 3"), "{:?}", found.problems);
+        assert_eq!((found.floors.len(), found.floors[0].key.as_str()), (1, "*"));
     }
 }

@@ -8,7 +8,7 @@ pub mod edit;
 pub mod import;
 pub mod keys;
 mod last_good;
-pub(crate) mod permission;
+pub mod permission;
 pub mod schema;
 pub mod sources;
 mod substitute;
@@ -24,6 +24,7 @@ use serde_json::{Map, Value};
 use crate::chat::ChatConfig;
 use crate::custom::Additions;
 use crate::custom::hooks::Hook;
+use crate::custom::tool_switches::ToolSwitches;
 use crate::diagnostics::Diagnostics;
 use crate::github::GitHubConfig;
 use crate::limits::Limits;
@@ -113,7 +114,7 @@ impl Config {
         }
         let home = environment.directories.home.as_deref();
         let (mut config, mut wrong) = Config::read(value, home);
-        config.floors = std::mem::take(&mut sources.floors);
+        config.floors.append(&mut sources.floors);
         config.files = std::mem::take(&mut sources.files);
         if let Some(search) = config.search.as_mut().filter(|search| search.key.is_none()) {
             let variable = format!("{}_API_KEY", search.provider.to_ascii_uppercase());
@@ -167,6 +168,7 @@ impl Config {
             let found = codex::read(&file, environment);
             self.mcp.extend_missing(found.servers);
             self.tools.extend(found.tools);
+            self.floors.extend(found.floors);
             problems.extend(found.problems);
             rows.extend(found.rows);
         }
@@ -196,7 +198,7 @@ impl Config {
             checked.problems.into_iter().map(|(_, problem)| problem).collect();
         let (mut config, more) = Config::read(checked.value, home);
         problems.extend(more);
-        if checked.is_broken {
+        if checked.is_broken || checked.has_unclear_hooks {
             config
                 .floors
                 .push(AskFloor::everything(sources::unknown_restrictions("The configuration")));
@@ -250,12 +252,19 @@ impl Config {
                 }
                 "trace" => config.trace = value.as_str().map(PathBuf::from),
                 "trace_context" => config.trace_context = value == true,
-                "tools" => config.tools = custom::agents::tools(&value),
+                "tools" => {
+                    let found = ToolSwitches::read(&value);
+                    config.tools = found.tools;
+                    let asks = found.asks.into_iter();
+                    config.floors.extend(asks.map(|key| custom::unclear_tool("`tools`", key)));
+                }
                 "enabled_providers" => {
-                    config.enabled_providers = serde_json::from_value(value).ok();
+                    let names = Value::Array(sources::names(&value));
+                    config.enabled_providers = serde_json::from_value(names).ok();
                 }
                 "disabled_providers" => {
-                    config.disabled_providers = serde_json::from_value(value).unwrap_or_default();
+                    let names = Value::Array(sources::names(&value));
+                    config.disabled_providers = serde_json::from_value(names).unwrap_or_default();
                 }
                 "instructions" => {
                     config.instructions = serde_json::from_value(value).unwrap_or_default();

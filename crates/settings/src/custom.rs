@@ -10,9 +10,11 @@ pub mod files;
 pub mod front_matter;
 pub mod hooks;
 pub mod template;
+pub(crate) mod tool_switches;
 
 use std::sync::Arc;
 
+use engine::permission::rules::AskFloor;
 use engine::words::Agent;
 use engine::words::visible;
 use serde_json::{Map, Value};
@@ -41,6 +43,12 @@ const MOST: usize = 100;
 fn is_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_:".contains(c);
     (1..=64).contains(&name.len()) && name.chars().all(is_plain)
+}
+
+/// Asks for what a tool does whose switch is neither true nor false. `place` is where it stands.
+pub(crate) fn unclear_tool(place: &str, key: String) -> AskFloor {
+    let why = format!("{place} has a value for `{key}` that is neither true nor false.");
+    AskFloor { key, pattern: "*".to_owned(), why }
 }
 
 /// Returns the members of an object, or an empty map if the value is no object.

@@ -226,6 +226,11 @@ fn first(directory: &Path, read: &dyn Fn(&Path, usize) -> Beginning) -> Option<I
     })
 }
 
+/// Returns the file with instructions in a user's directory.
+pub(crate) fn file_in(directory: &Path) -> Option<PathBuf> {
+    first(directory, &read_own).map(|file| PathBuf::from(file.origin))
+}
+
 /// Finds the instructions of directories between a project's top and these paths.
 pub fn touched(
     places: &Places,

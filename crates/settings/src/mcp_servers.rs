@@ -71,7 +71,8 @@ impl McpServers {
             return found;
         };
         for (name, entry) in entries {
-            if entry.get("enabled") == Some(&Value::Bool(false)) {
+            // What is neither true nor false is reported elsewhere.
+            if entry.get("enabled").is_some_and(|value| *value != Value::Bool(true)) {
                 found.disabled.insert(name);
                 continue;
             }

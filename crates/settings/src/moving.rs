@@ -2,6 +2,8 @@
 //!
 //! The rows are made by the code that applies the settings, so they say what really happens.
 
+pub mod files;
+
 /// What becomes of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {

@@ -17,7 +17,8 @@ use crate::config::permission;
 use crate::config::sources::unknown_restrictions;
 use crate::custom::files::{self, Found, Sort};
 use crate::custom::hooks::Hook;
-use crate::custom::{Additions, agents, template};
+use crate::custom::tool_switches::ToolSwitches;
+use crate::custom::{Additions, template, unclear_tool};
 use crate::diagnostics::Diagnostics;
 use crate::mcp_servers::McpServers;
 use crate::trust::{self, Trust};
@@ -158,7 +159,7 @@ impl Project {
     /// removed.
     pub fn removed_tools(&self) -> impl Iterator<Item = (String, bool)> {
         let given = self.configs.iter().filter_map(|file| file.value.get("tools"));
-        given.flat_map(agents::tools).filter(|(_, has)| !has)
+        given.flat_map(|value| ToolSwitches::read(value).tools).filter(|(_, has)| !has)
     }
 
     fn rules_and_problems(&self) -> (Vec<Rule>, Vec<String>) {
@@ -336,10 +337,17 @@ fn configs(
             let (line, why) = checked.problems.first().cloned().unwrap_or_default();
             fail_closed(&format!("line {line}: {why}"));
         }
+        if !OURS.contains(&name) {
+            let unclear = checked.unclear.iter();
+            problems.extend(unclear.map(|(line, problem)| format!("{name}:{line}: {problem}")));
+        }
         let checked = Some(checked).filter(|_| OURS.contains(&name));
         let options = jsonc_parser::ParseOptions::default();
         let value = jsonc_parser::parse_to_serde_value::<Value>(&text, &options);
         let value = value.unwrap_or_default();
+        let switches = value.get("tools").map(ToolSwitches::read).unwrap_or_default();
+        let place = format!("This project's {name}");
+        floors.extend(switches.asks.into_iter().map(|key| unclear_tool(&place, key)));
         found.push(ConfigFile { name, value, checked });
     }
     found

@@ -133,6 +133,21 @@ fn import_shows_one_table_of_all_three() {
         .write(".claude/settings.json", r#"{ "permissions": { "deny": ["Bsh(x)"] }, "env": {} }"#);
     home.0.write(".claude.json", r#"{ "mcpServers": { "docs": { "command": "docs" } } }"#);
     home.0.write(".codex/config.toml", "model = \"x\"\n[mcp_servers.web]\nurl = \"https://h\"\n");
+    for (file, content) in [
+        (".config/opencode/AGENTS.md", "Be brief."),
+        (".config/opencode/agent/warm.md", "---\ntemperature: 1\n---\nWork."),
+        (".config/opencode/themes/t.json", "{}"),
+        (".claude/CLAUDE.md", "Be long."),
+        (".claude/rules/r.md", "Rule."),
+        (".claude/agents/look.md", "---\nname: look\n---\nLook."),
+        (".claude/commands/git/commit.md", "Commit."),
+        (".claude/commands/help.md", "Help."),
+        (".claude/skills/ship/SKILL.md", "---\nname: ship\n---\nShip."),
+        (".codex/AGENTS.md", "Be."),
+        (".codex/prompts/draft.md", "Draft."),
+    ] {
+        home.0.write(file, content);
+    }
     let shown = text(&home.purlin(&["config", "import"]));
     let has = |state: &str, setting: &str| {
         shown.lines().any(|line| line.starts_with(state) && line.contains(&format!(" {setting} ")))
@@ -147,10 +162,46 @@ fn import_shows_one_table_of_all_three() {
         ("taken", "mcpServers.docs"),
         ("taken", "mcp_servers.web"),
         ("not supported", "model"),
+        ("taken", "AGENTS.md"),
+        ("changed", "agent warm"),
+        ("not supported", "themes/"),
+        ("not supported", "CLAUDE.md"),
+        ("taken", "rules"),
+        ("taken", "agent look"),
+        ("taken", "command /git:commit"),
+        ("not supported", "command /help"),
+        ("taken", "skill ship"),
+        ("not supported", "AGENTS.md"),
+        ("not supported", "prompts/"),
     ] {
         assert!(has(state, setting), "{state} {setting}\n{shown}");
     }
     home.0.write(".codex/config.toml", "model = ");
     let broken = home.purlin(&["doctor"]);
-    assert!(text(&broken).contains("None of its MCP servers starts"), "{broken:?}");
+    assert!(text(&broken).contains("none of its MCP servers starts"), "{broken:?}");
+    home.0.write(".config/purlin/purlin.json", r#"{ "permission": "allow" }"#);
+    assert!(home.explain("make").contains("Would ask"), "{}", home.explain("make"));
+}
+
+// R: T2
+#[test]
+fn switch_that_is_not_understood_asks_and_is_reported() {
+    let home = Home::new();
+    let allow = r#"{ "permission": "allow" }"#;
+    home.0.write(".config/purlin/purlin.json", allow);
+    assert!(home.explain("make").contains("Would run"), "{}", home.explain("make"));
+    home.0.write(".config/opencode/opencode.json", r#"{ "tools": { "bash": "no" } }"#);
+    let reported = home.purlin(&["doctor"]);
+    assert!(text(&reported).contains("`tools.bash` must be true or false"), "{reported:?}");
+    assert!(home.explain("make").contains("Would ask"), "{}", home.explain("make"));
+    std::fs::remove_file(home.0.join(".config/opencode/opencode.json")).unwrap();
+    // A project can restrict as well.
+    home.0.write("w/opencode.json", r#"{ "tools": { "bash": 0 } }"#);
+    assert!(home.explain("make").contains("Would ask"), "{}", home.explain("make"));
+    for unclear in [r#""tools": ["read"]"#, r#""hooks": { "before_tool": "guard" }"#] {
+        let home = Home::new();
+        let config = format!("{{ \"permission\": \"allow\", {unclear} }}");
+        home.0.write(".config/purlin/purlin.json", &config);
+        assert!(home.explain("make").contains("Would ask"), "{unclear}: {}", home.explain("make"));
+    }
 }

@@ -29,8 +29,7 @@ pub(crate) struct Unclear {
 }
 
 /// Tools of Claude Code that none of ours does the work of.
-const ABSENT: [&str; 9] = [
-    "websearch",
+const ABSENT: [&str; 8] = [
     "todowrite",
     "todoread",
     "exitplanmode",
@@ -67,6 +66,7 @@ pub(crate) fn translate(
         "grep" => "grep",
         "ls" => "list",
         "webfetch" => "webfetch",
+        "websearch" => "websearch",
         "task" | "agent" => "task",
         "skill" => "skill",
         absent if ABSENT.contains(&absent) => return Ok(Vec::new()),
@@ -234,7 +234,8 @@ mod tests {
         assert!(restricts("Read(//etc/passwd)").contains(&"read /etc/passwd".to_owned()));
         assert_eq!(restricts("mcp__git hub__push"), ["git_hub_push *"]);
         assert_eq!(restricts("mcp__github"), ["github_* *"]);
-        assert_eq!(restricts("WebSearch"), [""; 0]);
+        assert_eq!(restricts("WebSearch"), ["websearch *"]);
+        assert_eq!(restricts("TodoWrite"), [""; 0]);
         assert!(restricts("WebFetch(domain:a.com)").contains(&"webfetch *://a.com/*".to_owned()));
         assert_eq!(allows("WebFetch(domain:a.com)").len(), 2);
     }

@@ -1,4 +1,5 @@
-//! Checks a configuration against the table of keys: invalid members are reported with their line, and removed.
+//! Checks a configuration against the table of keys: invalid members are reported with their line, and removed, unless they could
+//! restrict something.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +9,7 @@ use jsonc_parser::{CollectOptions, ParseOptions};
 use serde_json::Value;
 
 use super::keys::{self, KEYS, Key, Kind};
+use crate::custom::hooks;
 use crate::limits::Limits;
 
 /// The line of each member, by its path, such as `limits.expire_days`.
@@ -27,6 +29,10 @@ pub struct Checked {
     pub lines: Lines,
     /// Problems, each with its line.
     pub problems: Vec<(usize, String)>,
+    /// Those of them that are about a restriction.
+    pub unclear: Vec<(usize, String)>,
+    /// Whether a hook that could reject something is lost, because it cannot be understood.
+    pub has_unclear_hooks: bool,
     /// Whether what it restricts is unknown: the text cannot be parsed, or the name of the rules is misspelt.
     pub is_broken: bool,
 }
@@ -65,7 +71,8 @@ pub fn check(text: &str) -> Checked {
 impl Checked {
     /// Removes invalid members, and reports them.
     pub fn remove_invalid(&mut self) {
-        let Checked { value, lines, problems, is_broken } = self;
+        let Checked { value, lines, problems, unclear, has_unclear_hooks, is_broken } = self;
+        *has_unclear_hooks = value.get("hooks").is_some_and(|hooks| !hooks::are_clear(hooks));
         // Rules under a misspelt name would be lost.
         let is_misspelt = |name: &String| {
             let known = KEYS.iter().map(|top| top.key.name);
@@ -74,7 +81,9 @@ impl Checked {
                 && nearest(name, known) == Some("permission")
         };
         *is_broken |= value.keys().any(is_misspelt);
-        let mut walk = Walk { lines, problems };
+        // As are restrictions that have no names.
+        *is_broken |= value.get("tools").is_some_and(|tools| !tools.is_object());
+        let mut walk = Walk { lines, problems, unclear };
         walk.members(value, "", |name| keys::find(name).map(|top| &top.key));
     }
 }
@@ -120,6 +129,7 @@ pub fn join(path: &str, name: &str) -> String {
 struct Walk<'a> {
     lines: &'a Lines,
     problems: &'a mut Vec<(usize, String)>,
+    unclear: &'a mut Vec<(usize, String)>,
 }
 
 impl Walk<'_> {
@@ -187,9 +197,17 @@ impl Walk<'_> {
                 Some(kind) => self.is_right(kind, value, path),
                 None => {
                     self.report(path, &format!("must be {}", words(&Kind::Either(kinds))));
-                    false
+                    // Its reader restricts what it does not understand.
+                    kinds.iter().any(|kind| matches!(kind, Kind::Map(Kind::Guard(_))))
                 }
             },
+            (Kind::Guard(_), Value::Bool(_)) => true,
+            (Kind::Guard(until), _) => {
+                let before = self.problems.len();
+                self.report(path, &format!("must be true or false. {until}"));
+                self.unclear.extend_from_slice(&self.problems[before..]);
+                true
+            }
             (kind, value) => {
                 let is_right = has_kind(kind, value);
                 if !is_right {
@@ -236,7 +254,7 @@ fn names(path: &str) -> Vec<&'static str> {
 fn is_like(kind: &Kind, value: &Value) -> bool {
     match kind {
         Kind::Text | Kind::Secret | Kind::Word(_) => value.is_string(),
-        Kind::Switch => value.is_boolean(),
+        Kind::Switch | Kind::Guard(_) => value.is_boolean(),
         Kind::Whole => value.is_u64(),
         Kind::Number => value.is_number(),
         Kind::List(_) => value.is_array(),
@@ -259,7 +277,7 @@ fn words(kind: &Kind) -> String {
     match kind {
         Kind::Text | Kind::Secret => "a string".to_owned(),
         Kind::Word(known) => format!("one of {}", known.join(", ")),
-        Kind::Switch => "true or false".to_owned(),
+        Kind::Switch | Kind::Guard(_) => "true or false".to_owned(),
         Kind::Whole => "a whole number".to_owned(),
         Kind::Number => "a number".to_owned(),
         Kind::List(Kind::Text) => "a list of strings".to_owned(),
@@ -300,7 +318,7 @@ mod tests {
             "5: `instructions` must be a list of strings",
             "7: `provider.near.options.baseURL` must be a string",
             "7: `provider.near.models.m.reasoning` must be true or false",
-            "9: `mcp.x.enabled` must be true or false",
+            "9: `mcp.x.enabled` must be true or false. The server does not start until this is corrected.",
             "9: `mcp.y` must be an object",
             "10: `limits.expire_day` is not a known limit. Did you mean `expire_days`?",
             "10: `limits.max_sessions` must be a whole number",
@@ -312,7 +330,9 @@ mod tests {
         assert_eq!(sorted, wanted);
         assert_eq!(checked.value["model"], "b");
         assert_eq!(checked.value["provider"]["near"]["options"]["other"][0], 1);
-        assert!(checked.value["mcp"]["x"].get("enabled").is_none());
+        // Whoever reads it restricts what it does not understand.
+        assert_eq!(checked.value["mcp"]["x"]["enabled"], 1);
+        assert_eq!(checked.unclear.len(), 1);
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use engine::permission::rules::Source;
 use serde_json::Value;
 
 use super::check::check;
-use super::edit;
+use super::{edit, permission};
 use crate::Directories;
 use crate::moving::{Row, State};
 
@@ -97,12 +98,17 @@ impl Import {
     pub fn rows(&self) -> Vec<Row> {
         let source = self.source.display().to_string();
         let of_item = |item: &Item| {
-            let (state, note) = match (item.is_there, item.key) {
-                (true, _) => (State::NotSupported, "your purlin.json sets it"),
-                (false, "permission") => {
+            let (at, inside) = (format!("`{}`", item.path()), format!("`{}.", item.path()));
+            let is_about = |problem: &&String| problem.contains(&at) || problem.contains(&inside);
+            let problem = self.problems.iter().find(is_about);
+            let problem = problem.and_then(|problem| Some(problem.split_once(": ")?.1));
+            let (state, note) = match (item.is_there, problem, item.key) {
+                (true, ..) => (State::NotSupported, "your purlin.json sets it"),
+                (false, Some(problem), _) => (State::Changed, problem),
+                (false, None, "permission") => {
                     (State::Changed, "deny always wins; OpenCode uses the last rule that matches")
                 }
-                (false, _) => (State::Taken, ""),
+                (false, None, _) => (State::Taken, ""),
             };
             Row::new(&format!("{source}:{}", item.line), item.path(), state, note)
         };
@@ -150,8 +156,14 @@ fn items(text: &str, own: &str, directory: &Path) -> (Vec<Item>, Vec<String>) {
     let about_ours = |problem: &&(usize, String)| {
         KEYS.iter().any(|key| problem.1.starts_with(&format!("`{key}.")))
     };
-    let problems = theirs.problems.iter().filter(about_ours);
-    (items, problems.map(|(line, problem)| format!("{line}: {problem}")).collect())
+    let mut problems: Vec<(usize, String)> =
+        theirs.problems.iter().filter(about_ours).cloned().collect();
+    for Item { value, line, .. } in items.iter().filter(|item| item.key == "permission") {
+        let mut wrong = Vec::new();
+        permission::rules(value.clone(), Source::User, None, &mut wrong);
+        problems.extend(wrong.into_iter().map(|problem| (*line, problem)));
+    }
+    (items, problems.into_iter().map(|(line, problem)| format!("{line}: {problem}")).collect())
 }
 
 fn put(object: &jsonc_parser::cst::CstObject, items: Vec<Item>) -> anyhow::Result<()> {

@@ -25,6 +25,9 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// True or false.
     Switch,
+    /// True or false, and one of both restricts. What is neither is reported and remains, so that its reader can restrict. The
+    /// text says how it does.
+    Guard(&'static str),
     /// A whole number, 0 or more.
     Whole,
     /// Any number.
@@ -87,7 +90,8 @@ const fn settable(
 }
 
 use Kind::{
-    Either, Limits, List, Map, Number, Object, Open, Rules, Secret, Switch, Text, Whole, Word,
+    Either, Guard, Limits, List, Map, Number, Object, Open, Rules, Secret, Switch, Text, Whole,
+    Word,
 };
 use ProjectUse::{May, Never, Trusted};
 
@@ -134,7 +138,7 @@ pub static KEYS: [TopKey; 25] = [
     top(
         key(
             "tools",
-            Map(&Switch),
+            Map(&TOOL),
             "Tools by name or pattern, in OpenCode's format: `false` removes a tool from every session. The most specific pattern applies.",
         ),
         May("it can only remove tools"),
@@ -142,7 +146,7 @@ pub static KEYS: [TopKey; 25] = [
     top(
         key(
             "enabled_providers",
-            List(&Text),
+            Either(&[List(&Text), Text]),
             "The only providers whose models are used, as in OpenCode.",
         ),
         Never("the user chooses which models to use"),
@@ -150,7 +154,7 @@ pub static KEYS: [TopKey; 25] = [
     top(
         key(
             "disabled_providers",
-            List(&Text),
+            Either(&[List(&Text), Text]),
             "Providers whose models are not used, as in OpenCode.",
         ),
         Never("the user chooses which models to use"),
@@ -467,7 +471,7 @@ const SERVER: &[Key] = &[
     key("headers", Map(&Secret), "HTTP headers for every request."),
     key(
         "enabled",
-        Switch,
+        Guard("The server does not start until this is corrected."),
         "`false` disables the server in every session, also if an editor asks for it.",
     ),
     key("timeout", Whole, "Milliseconds until a start is reported as slow."),
@@ -479,6 +483,8 @@ const SERVER: &[Key] = &[
         "`true` runs it in the session's container; see docs/guide/workspaces.md.",
     ),
 ];
+
+const TOOL: Kind = Guard("The tool asks for permission until this is corrected.");
 
 const AGENT: &[Key] = &[
     key("description", Text, "What the agent is for; models read it to choose one."),
@@ -495,7 +501,7 @@ const AGENT: &[Key] = &[
     ),
     key(
         "tools",
-        Either(&[Map(&Switch), List(&Text), Text]),
+        Either(&[Map(&TOOL), List(&Text), Text]),
         "Its tools: a map of pattern to true or false, or a list.",
     ),
     key("permission", Rules, "Additional permission rules; the stricter rule applies."),
@@ -504,7 +510,11 @@ const AGENT: &[Key] = &[
         Whole,
         "Most model requests per turn, if lower than the limit; OpenCode's `maxSteps` works too.",
     ),
-    key("disable", Switch, "`true` removes the agent."),
+    key(
+        "disable",
+        Guard("The agent is removed until this is corrected."),
+        "`true` removes the agent.",
+    ),
 ];
 
 const COMMAND: &[Key] = &[

@@ -8,13 +8,27 @@ use engine::words::nearest;
 use engine::words::pattern::matches_pattern;
 use serde_json::Value;
 
+use crate::custom::tool_switches::other_key;
+
 /// Keys of OpenCode that none of our tools uses. They are accepted without a warning.
-const OTHER_KEYS: [&str; 2] = ["websearch", "todowrite"];
+const OTHER_KEYS: [&str; 2] = ["todowrite", "doom_loop"];
 
 /// Returns the known keys. A key may also be the name of any tool, so unknown ones are accepted, too.
 fn known_keys() -> Vec<&'static str> {
     let built_in: &'static [PermissionKey] = &PermissionKey::BUILT_IN;
     built_in.iter().map(PermissionKey::as_str).chain(OTHER_KEYS).collect()
+}
+
+/// Returns what is wrong with a key that somebody typed, if it is one that nothing has.
+#[must_use]
+pub fn problem_of_key(key: &str) -> Option<String> {
+    if let Some(shared) = other_key(key) {
+        return Some(format!("`{key}` is part of `{shared}`; use that"));
+    }
+    let known = known_keys();
+    let is_known = known.contains(&key) || key.contains('*');
+    let near = nearest(key, known.iter().copied()).filter(|_| !is_known)?;
+    Some(format!("unknown tool `{key}`. Did you mean `{near}`?"))
 }
 
 /// Reads the rules. An invalid action is reported and treated as `ask`: a mistake must never allow anything.
@@ -37,6 +51,11 @@ pub(crate) fn rules(
             ));
             Decision::Ask
         });
+        // The name of a tool that shares its key with others restricts all of them, and allows none.
+        let key = match decision {
+            Decision::Allow => key,
+            Decision::Ask | Decision::Reject => other_key(key).unwrap_or(key),
+        };
         rules.push(Rule { key: key.to_owned(), pattern: at_home(pattern, home), decision, source });
     };
     match value {
@@ -57,7 +76,9 @@ pub(crate) fn rules(
     let known = known_keys();
     for key in keys {
         let is_known = known.contains(&key) || key.contains('*');
-        if let Some(near) = nearest(key, known.iter().copied()).filter(|_| !is_known) {
+        if let Some(shared) = other_key(key) {
+            problems.push(format!("`permission.{key}` allows nothing: use `{shared}`."));
+        } else if let Some(near) = nearest(key, known.iter().copied()).filter(|_| !is_known) {
             problems.push(format!("`permission.{key}` is not a known key. Did you mean `{near}`?"));
         }
     }
@@ -134,6 +155,21 @@ mod tests {
                 "`permission.edit` must be allow, ask or deny. The value is ignored and `ask` applies.",
             ]
         );
+    }
+
+    #[test]
+    fn name_of_a_tool_restricts_what_shares_its_key() {
+        let (rules, problems) = read(json!({ "write": "deny", "fetch": { "http://a/*": "ask" } }));
+        assert_eq!(rules, ["ask webfetch http://a/*", "deny edit *"]);
+        assert_eq!(problems, [""; 0]);
+        let (rules, problems) = read(json!({ "write": "allow" }));
+        assert_eq!(rules, ["allow write *"]);
+        assert_eq!(problems, ["`permission.write` allows nothing: use `edit`."]);
+        assert_eq!(problem_of_key("write").unwrap(), "`write` is part of `edit`; use that");
+        assert!(problem_of_key("edti").unwrap().contains("`edit`"));
+        for key in ["edit", "git*", "docs_look-up", "bash_read"] {
+            assert_eq!(problem_of_key(key), None, "{key}");
+        }
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn of(kind: &Kind) -> Value {
     match kind {
         Kind::Text | Kind::Secret => json!({ "type": "string" }),
         Kind::Word(known) => json!({ "type": "string", "enum": known }),
-        Kind::Switch => json!({ "type": "boolean" }),
+        Kind::Switch | Kind::Guard(_) => json!({ "type": "boolean" }),
         Kind::Whole => json!({ "type": "integer", "minimum": 0 }),
         Kind::Number => json!({ "type": "number" }),
         Kind::List(kind) => json!({ "type": "array", "items": of(kind) }),
@@ -79,7 +79,7 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
             Kind::Text => "string".to_owned(),
             Kind::Secret => "string, masked".to_owned(),
             Kind::Word(known) => known.join(", "),
-            Kind::Switch => "true, false".to_owned(),
+            Kind::Switch | Kind::Guard(_) => "true, false".to_owned(),
             Kind::Whole => "integer".to_owned(),
             Kind::Number => "number".to_owned(),
             Kind::List(kind) => format!("list of: {}", kind_words(kind)),
@@ -111,6 +111,7 @@ Every key of `purlin.json`. [configuration.md](configuration.md) explains how th
             | Kind::Secret
             | Kind::Word(_)
             | Kind::Switch
+            | Kind::Guard(_)
             | Kind::Whole
             | Kind::Number
             | Kind::Rules

@@ -76,6 +76,15 @@ const WHOLE: [&str; 3] = ["permission", "instructions", "enabled_providers"];
 /// Its keys whose members are used unless our file has them.
 const MEMBERS: [&str; 4] = ["agent", "command", "mcp", "tools"];
 
+/// Returns the names in a list, or the one name that stands for it.
+pub(super) fn names(value: &Value) -> Vec<Value> {
+    match value {
+        Value::Array(names) => names.clone(),
+        Value::String(_) => vec![value.clone()],
+        _ => Vec::new(),
+    }
+}
+
 impl Sources {
     /// Reads the given file or the user's, the user's OpenCode configuration where it applies, and the variables.
     #[must_use]
@@ -122,6 +131,11 @@ impl Sources {
         for (key, line) in &checked.lines {
             self.origins.insert(key.clone(), Origin::File(path.to_owned(), *line));
         }
+        if checked.has_unclear_hooks {
+            self.floors.push(AskFloor::everything(format!(
+                "{at} has a hook that cannot be understood: everything asks until this is corrected."
+            )));
+        }
         self.value.extend(std::mem::take(&mut checked.value));
         checked
     }
@@ -167,6 +181,9 @@ impl Sources {
         if let Some(data) = data {
             last_good::store(data, path, &checked.value);
         }
+        let unclear = checked.unclear.iter();
+        let at = path.display();
+        self.problems.extend(unclear.map(|(line, problem)| format!("{at}:{line}: {problem}")));
         let has_providers = self.value.contains_key("provider");
         for key in MODELS.iter().filter(|_| !has_providers).chain(&WHOLE).chain(&MEMBERS) {
             let Some(value) = checked.value.remove(*key) else { continue };
@@ -175,12 +192,10 @@ impl Sources {
             }
             self.add(key, value, &checked, path);
         }
-        if let Some(Value::Array(more)) = checked.value.remove("disabled_providers") {
-            let all =
-                self.value.entry("disabled_providers").or_insert_with(|| Value::Array(vec![]));
-            if let Value::Array(all) = all {
-                all.extend(more);
-            }
+        if let Some(more) = checked.value.remove("disabled_providers") {
+            let own = self.value.remove("disabled_providers").unwrap_or_default();
+            let all = [own, more].iter().flat_map(names).collect();
+            self.value.insert("disabled_providers".to_owned(), Value::Array(all));
         }
     }
 

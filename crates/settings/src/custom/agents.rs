@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engine::permission::rules::Source;
+use engine::permission::Decision;
+use engine::permission::rules::{Rule, Source};
 use engine::words::ModelId;
 use engine::words::{Agent, Restrictions, Role};
 use serde_json::{Map, Value};
 
 use super::files::Found;
+use super::tool_switches::ToolSwitches;
 use crate::config::permission;
 
 /// The longest description, in characters.
@@ -77,7 +79,8 @@ fn take(
         problems.push(format!("`{at}`: an agent name may contain letters, digits, `-` and `_`"));
         return;
     }
-    let is_off = members.get("disable") == Some(&Value::Bool(true));
+    // What is neither true nor false is reported elsewhere.
+    let is_off = members.get("disable").is_some_and(|value| *value != Value::Bool(false));
     if is_off || agents.contains_key(name) || agents.len() >= super::MOST {
         return;
     }
@@ -122,6 +125,14 @@ fn read(
     let mut wrong = Vec::new();
     let rules = members.get("permission").cloned();
     let rules = rules.map(|rules| permission::rules(rules, Source::Agent, home, &mut wrong));
+    let switches = members.get("tools").map(ToolSwitches::read).unwrap_or_default();
+    let asking = switches.asks.into_iter().map(|key| Rule {
+        key,
+        pattern: "*".to_owned(),
+        decision: Decision::Ask,
+        source: Source::Agent,
+    });
+    let rules = rules.into_iter().flatten().chain(asking).collect();
     problems.extend(wrong.iter().map(|problem| format!("has an invalid rule: {problem}")));
     let steps = members.get("steps").or_else(|| members.get("maxSteps")).and_then(Value::as_u64);
     let prompt = body.or_else(|| text("prompt")).map(str::trim).filter(|prompt| !prompt.is_empty());
@@ -131,54 +142,11 @@ fn read(
         role,
         prompt: prompt.map(str::to_owned),
         model,
-        restrictions: Restrictions {
-            tools: members.get("tools").map(tools).unwrap_or_default(),
-            rules: rules.unwrap_or_default(),
-        },
+        restrictions: Restrictions { tools: switches.tools, rules },
         max_requests: steps
             .and_then(|steps| usize::try_from(steps).ok())
             .filter(|steps| *steps > 0),
     }
-}
-
-/// Reads `tools`: a map of switches, or the list of all tools. What is neither turns all tools off.
-pub(crate) fn tools(value: &Value) -> Vec<(String, bool)> {
-    let named: Vec<&str> = match value {
-        Value::Object(switches) => {
-            let one = |(name, has): (&String, &Value)| (name.clone(), has == &Value::Bool(true));
-            return switches.iter().map(one).flat_map(|(name, has)| ours(&name, has)).collect();
-        }
-        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-        Value::String(names) => names.split(',').map(str::trim).collect(),
-        _ => Vec::new(),
-    };
-    let mut tools = vec![("*".to_owned(), false)];
-    tools.extend(named.iter().filter(|name| !name.is_empty()).flat_map(|name| ours(name, true)));
-    tools
-}
-
-/// Returns our names of a tool of OpenCode or Claude Code; `Bash(git *)` is `bash`.
-fn ours(name: &str, has: bool) -> Vec<(String, bool)> {
-    let name = name.split('(').next().unwrap_or(name).trim();
-    // Claude Code's names of MCP tools.
-    if let Some(name) = name.strip_prefix("mcp__") {
-        let tool = match name.split_once("__") {
-            Some((server, tool)) => format!("{server}_{tool}"),
-            None => format!("{name}_*"),
-        };
-        return vec![(tool, has)];
-    }
-    let name = name.to_ascii_lowercase();
-    let names: &[&str] = match name.as_str() {
-        // An agent that may not edit may not patch either.
-        "edit" | "multiedit" | "notebookedit" | "patch" => &["edit", "apply_patch"],
-        "ls" => &["list"],
-        "webfetch" => &["fetch"],
-        "todowrite" | "todoread" => &["plan"],
-        "question" => &["ask"],
-        other => return vec![(other.to_owned(), has)],
-    };
-    names.iter().map(|name| ((*name).to_owned(), has)).collect()
 }
 
 #[cfg(test)]
@@ -225,6 +193,15 @@ mod tests {
         assert!(agent.restrictions.has_tool("read"));
         assert_eq!(agent.restrictions.rules.len(), 1);
         assert_eq!(problems, ["`agent.it` sets `temperature`, which is not supported"]);
+    }
+
+    // R: T2
+    #[test]
+    fn unclear_switch_of_an_agent_asks() {
+        let (agent, _) = read_one(json!({ "tools": { "bash": "nope", "write": false } }));
+        assert!(agent.restrictions.has_tool("bash") && !agent.restrictions.has_tool("write"));
+        let rule = &agent.restrictions.rules[0];
+        assert_eq!((rule.key.as_str(), rule.decision), ("bash", Decision::Ask));
     }
 
     #[test]

@@ -120,7 +120,7 @@ pub fn of_project(
 }
 
 /// Reads the files below `top`; messages show their paths below `base`.
-fn read_top(
+pub(crate) fn read_top(
     (base, top): (&Path, &Path),
     is_claude: bool,
     sort: Sort,

@@ -30,6 +30,20 @@ pub struct Hook {
     pub is_claude: bool,
 }
 
+/// Tells whether every hook that could reject something can be understood.
+pub(crate) fn are_clear(value: &Value) -> bool {
+    let is_clear =
+        |row: &Value| row["command"].is_string() && row.get("matcher").is_none_or(Value::is_string);
+    let Value::Object(moments) = value else { return false };
+    moments.iter().all(|(moment, rows)| match moment.as_str() {
+        "after_tool" | "after_turn" => true,
+        known if MOMENTS.contains(&known) => {
+            rows.as_array().is_some_and(|rows| rows.iter().all(is_clear))
+        }
+        _ => false,
+    })
+}
+
 /// Reads `hooks` of a configuration.
 pub fn read(value: &Value, is_project: bool, problems: &mut Vec<String>) -> Vec<Hook> {
     let mut hooks = Vec::new();
@@ -59,6 +73,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    // R: T2
+    #[test]
+    fn hook_that_is_not_understood_is_noticed() {
+        let clear =
+            json!({ "before_tool": [{ "command": "x", "matcher": "bash" }], "after_tool": 5 });
+        assert!(are_clear(&clear));
+        for unclear in [
+            json!({ "before_tools": [] }),
+            json!({ "before_tool": "guard" }),
+            json!({ "before_tool": ["guard"] }),
+            json!({ "before_turn": [{ "command": "x", "matcher": ["bash"] }] }),
+            json!("guard"),
+        ] {
+            assert!(!are_clear(&unclear), "{unclear}");
+        }
+    }
 
     #[test]
     fn time_out_of_a_hook_is_limited() {

@@ -57,6 +57,13 @@ fn directories(places: &Places) -> impl Iterator<Item = (PathBuf, bool)> {
     user.chain(project)
 }
 
+/// Returns the main files of the skills in a user's directory; of two with the same name the first is used.
+pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
+    let all = ["skills", "skill"].map(|name| entries(&directory.join(name)));
+    let files = all.concat().into_iter().map(|skill| skill.join("SKILL.md"));
+    files.filter(|file| file.is_file()).collect()
+}
+
 fn entries(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut paths: Vec<PathBuf> =
