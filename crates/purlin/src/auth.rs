@@ -38,6 +38,7 @@ pub enum AuthCommand {
 pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
     let credentials = Credentials::new(&env::directories())?;
     let file = credentials.file();
+    let config = env::load_and_report(None);
     match command {
         AuthCommand::Login(provider) => {
             let provider = match provider {
@@ -46,8 +47,10 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
                     ask("Provider (anthropic, openai, google, openrouter or your own): ", false)?
                 }
             };
-            anyhow::ensure!(!provider.is_empty(), "no provider given");
-            let (config, problems) = env::load_config(None);
+            anyhow::ensure!(
+                !provider.is_empty(),
+                "no provider given; name one, as in `purlin auth login anthropic`"
+            );
             if provider == "github" {
                 return github_login(&config.github, &credentials);
             }
@@ -56,8 +59,6 @@ pub fn run(command: &AuthCommand) -> anyhow::Result<ExitCode> {
                 problem_of_provider(&provider, &config.provider, &env::environment())
                     .filter(|_| !is_search)
             {
-                // The configuration may have a mistake in a provider of the user's.
-                problems.iter().for_each(|problem| eprintln!("{problem}"));
                 anyhow::bail!("the key was not saved: {problem}");
             }
             let key = ask(&format!("Key for {provider}: "), true)?;

@@ -129,7 +129,7 @@ enum Command {
         #[arg(long, default_value = "")]
         mark: String,
     },
-    /// Show the configuration and its sources, or print its schema
+    /// Show the configuration and its sources, its schema, and what is used of other agents
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
@@ -320,8 +320,7 @@ fn run_other(command: Command) -> anyhow::Result<ExitCode> {
         Command::Mcp(McpArgs { command, config }) => mcp_command::run(command, config),
         Command::Models(ModelsArgs { refresh, config: file }) => {
             settings::config::check_readable(file.as_deref())?;
-            let (config, problems) = env::load_config(file.clone());
-            problems.iter().for_each(|problem| eprintln!("{problem}"));
+            let config = env::load_and_report(file.clone());
             model_sources::print_models(config, file.as_deref(), refresh)
         }
         Command::Doctor { json } => {
@@ -329,7 +328,7 @@ fn run_other(command: Command) -> anyhow::Result<ExitCode> {
             runtime.block_on(doctor::run(json))
         }
         Command::Sessions { command } => {
-            let (config, _) = env::load_config(None);
+            let config = env::load_and_report(None);
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(sessions::run(command, &config))
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use engine::words::Secret;
+use engine::words::{Secret, visible};
 use providers::{ApiKey, key_variables, keyed_providers, known_providers, setting_variables};
 use serve::MachineOptions;
 use settings::{Config, Directories, Environment};
@@ -103,6 +103,14 @@ pub fn environment() -> Environment {
 #[must_use]
 pub fn load_config(file: Option<PathBuf>) -> (Config, Vec<String>) {
     Config::load(file, &environment())
+}
+
+/// Reads the user's configuration for a command of the shell, and reports on stderr what is wrong with it.
+#[must_use]
+pub fn load_and_report(file: Option<PathBuf>) -> Config {
+    let (config, problems) = load_config(file);
+    problems.iter().for_each(|problem| eprintln!("{}", visible(problem)));
+    config
 }
 
 /// Returns what sessions find on this machine. `helper` is a copy of this program, which becomes a sandboxed command.

@@ -34,19 +34,28 @@ const PROJECT_QUESTIONS: [&str; 8] = [
 const NOT_A_MODEL: &str = "This is Purlin's built-in guide, not a model. To connect a model: `purlin auth login anthropic`, or \
                            `export ANTHROPIC_API_KEY=…`.";
 
-/// The answer to every other question.
-const NO_MODEL: &str = "No model is connected, so this cannot be answered. Connect one in any of these ways, then start a new session:\n\
-    - Store an API key: `purlin auth login anthropic` (or `openai`, `google`, `openrouter`).\n\
+/// The beginning of the answer to every other question.
+const NO_MODEL: &str =
+    "No model is connected, so this cannot be answered. Connect one in any of these ways";
+/// The ways to connect one.
+const WAYS: &str = "- Store an API key: `purlin auth login anthropic` (or `openai`, `google`, `openrouter`).\n\
     - Set `ANTHROPIC_API_KEY`, `OPENAI_API_KEY`, `GEMINI_API_KEY` or `OPENROUTER_API_KEY` in the environment.\n\
     - Start a local server: Ollama, LM Studio, llama.cpp or vLLM. It is found automatically.\n\
     - Configure any other provider under `provider` in `purlin.json`.\n\
     \n\
-    `purlin models` lists the models that are available, and why the others are not. Without a model, Purlin can describe \
-    this project (\"what is this project?\") and show how a turn works (`/tour`).";
+    `purlin models` lists the models that are available, and why the others are not.";
+/// What works all the same.
+const WITHOUT: &str = "Without a model, Purlin can describe this project (\"what is this project?\") and show how a turn works \
+                       (`/tour`).";
 
 /// Added to every answer if OpenCode has API keys that the user has not yet been asked about.
 const IMPORT: &str =
     "OpenCode has stored API keys on this machine. To use them, run `purlin auth import`.";
+
+/// Returns what a person in a shell is told whose prompt needs a model.
+pub(crate) fn no_model() -> String {
+    format!("{NO_MODEL}:\n{WAYS}")
+}
 
 /// Returns the guide as an entry in the list of models.
 #[must_use]
@@ -111,9 +120,9 @@ fn next(messages: &[Arc<Message>]) -> Next {
     let is_prompt = |message: &Arc<Message>| matches!(&**message, Message::User(_));
     let start = messages.iter().rposition(is_prompt).unwrap_or_default();
     let mut turn = messages[start..].iter().map(|message| &**message);
-    let Some(Message::User(prompt)) = turn.next() else { return Next::Say(NO_MODEL.to_owned()) };
+    let Some(Message::User(prompt)) = turn.next() else { return Next::Say(refusal()) };
     if !asks_about_project(&prompt.text()) {
-        return Next::Say(NO_MODEL.to_owned());
+        return Next::Say(refusal());
     }
     let mut results = turn.filter_map(|message| match message {
         Message::ToolResult { text, failed, .. } => Some((text, *failed)),
@@ -137,9 +146,12 @@ fn next(messages: &[Arc<Message>]) -> Next {
     Next::Say(format!("{}\n{NOT_A_MODEL}", project::describe(&about, &entries)))
 }
 
-/// Returns the text of a prompt, without its attachments.
-/// Returns whether a prompt asks what the project is.
-fn asks_about_project(text: &str) -> bool {
+fn refusal() -> String {
+    format!("{NO_MODEL}, then start a new session:\n{WAYS} {WITHOUT}")
+}
+
+/// Tells whether a prompt asks what the project is.
+pub(crate) fn asks_about_project(text: &str) -> bool {
     let text =
         text.trim().trim_end_matches(['?', '.', '!']).to_lowercase().replace("what's", "what is");
     PROJECT_QUESTIONS.contains(&text.as_str())
@@ -169,7 +181,7 @@ mod tests {
     #[test]
     fn other_prompts_are_answered_with_how_to_connect_a_model() {
         for text in ["", "make it faster", "what is this project written in?", "find 'sail'"] {
-            assert_eq!(next(&asked(text)), Next::Say(NO_MODEL.to_owned()), "{text}");
+            assert_eq!(next(&asked(text)), Next::Say(refusal()), "{text}");
         }
     }
 }

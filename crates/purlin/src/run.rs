@@ -22,6 +22,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use client::{Connection, Grace, Host, HostOptions, Permission, Spec};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use wire::acp::schema;
 
@@ -33,6 +34,8 @@ use report::{Ended, Report};
 use rules::Rules;
 use session::Start;
 use turn::Turn;
+
+use crate::guide;
 
 /// What `purlin run` does.
 #[derive(Debug)]
@@ -127,16 +130,23 @@ async fn talk(
         _ = tokio::signal::ctrl_c() => return Ok(Ended::Interrupted),
     };
     report.set_session(opened.id.clone());
+    if opened.model.as_deref() == Some(guide::ID) && is_for_a_model(options) {
+        // Nothing was said in it.
+        let request = schema::DeleteSessionRequest::new(opened.id);
+        connection.caller().call::<Value>("session/delete", &request).await.ok();
+        anyhow::bail!(guide::no_model());
+    }
     let blocks = options.input.blocks(&opened.offers)?;
     let caller = connection.caller();
     let shows_thoughts = std::io::stderr().is_terminal();
+    let has_spinner = output.has_spinner();
     let turn = Turn {
         connection: &mut connection,
         caller,
         session: opened.id,
         output,
         report,
-        renderer: Renderer::new(shows_thoughts),
+        renderer: Renderer::new(shows_thoughts, has_spinner),
         rules: &options.rules,
         cwd: &options.cwd,
         max_cost: options.max_cost,
@@ -155,6 +165,15 @@ async fn talk(
         Ended::Interrupted | Ended::ReaderGone => drop(connection),
     }
     Ok(ended)
+}
+
+/// Tells whether only a model can answer the prompt, and none was asked for.
+fn is_for_a_model(options: &RunOptions) -> bool {
+    let prompt = &options.input.text;
+    options.is_own
+        && options.model.is_none()
+        && !prompt.starts_with('/')
+        && !guide::asks_about_project(prompt)
 }
 
 /// Waits for SIGTERM or SIGHUP.

@@ -116,7 +116,7 @@ their content `grep`.";
         };
         let (names, note) = search(cx, work).await?;
         if names.is_empty() {
-            let text = "Empty, or everything is ignored by git".to_owned();
+            let text = "(empty, or everything is ignored by git)".to_owned();
             return Ok(with_note(shown(text), note));
         }
         let mut text = names.iter().take(MAX).fold(String::new(), |text, name| text + name + "\n");

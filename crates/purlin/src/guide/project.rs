@@ -112,5 +112,6 @@ mod tests {
         assert_eq!(readme(&entries), None);
         assert_eq!(describe("Nothing.", &entries), "Nothing.\n\n- 1 file: `a.txt`\n");
         assert!(describe("Nothing.", &[]).contains("empty"));
+        assert!(super::entries("(empty, or everything is ignored by git)").is_empty());
     }
 }

@@ -44,6 +44,7 @@ impl Asker {
         &mut self,
         question: PermissionQuestion,
         call: &schema::ToolCall,
+        is_own: bool,
         output: &mut Output,
     ) -> bool {
         if self.terminal.is_none() {
@@ -65,7 +66,7 @@ impl Asker {
         output.aside("");
         let diffs: Vec<_> = diffs_of(call, DIFF_LINES).concat();
         let diffs = output.colored(&diffs);
-        terminal.write(&question_text(call, &diffs, &question.request.options));
+        terminal.write(&question_text(call, is_own, &diffs, &question.request.options));
         output.set_mid_line(true);
         self.open = Some(question);
         false
@@ -212,14 +213,16 @@ fn keys_of(options: &[schema::PermissionOption]) -> Vec<String> {
     options.iter().enumerate().map(key).collect()
 }
 
-/// Returns the question. The diffs are formatted already.
+/// Returns the question. The diffs are formatted already. Our own agent does exactly what a diff shows; of others, the input is shown too.
 fn question_text(
     call: &schema::ToolCall,
+    is_own: bool,
     diffs: &str,
     options: &[schema::PermissionOption],
 ) -> String {
     let mut parts = vec![format!("Allow \"{}\"?", call.title)];
-    parts.extend(input_of(call).map(|input| indent(&input)));
+    let is_shown = |input: &String| *input == call.title || (is_own && !diffs.is_empty());
+    parts.extend(input_of(call).filter(|input| !is_shown(input)).map(|input| indent(&input)));
     // What it needs permission for.
     parts.extend(texts_of(call).map(|text| indent(&text)));
     let choices = keys_of(options).into_iter().zip(options);
@@ -279,7 +282,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            question_text(&call, "    DIFF\n", &options()),
+            question_text(&call, false, "    DIFF\n", &options()),
             "Allow \"Run a command\"?\n\
              \u{20}   rm -rf \\u{1b}[8m/ \\u{202e}x\n\
              \u{20}   Needs the network: to ask\n\
@@ -287,5 +290,7 @@ mod tests {
              \u{20} y) Allow\n  a) Allow in this session\n  3) Always allow\n  n) Reject\n\
              Choose y, a, 3, n, or press Enter to reject: "
         );
+        assert!(!question_text(&call, true, "    DIFF\n", &options()).contains("rm -rf"));
+        assert!(question_text(&call, true, "", &options()).contains("rm -rf"));
     }
 }

@@ -1,6 +1,6 @@
 //! Where a run's output goes: answers to stdout, everything else to stderr.
 //!
-//! On a terminal, answers are rendered as Markdown, and control characters are removed, so that an agent cannot control it.
+//! On a terminal, or with `--color always`, answers are rendered as Markdown, and control characters are removed, so that an agent cannot control it.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -22,7 +22,7 @@ pub(super) struct ReaderGone;
 #[derive(Debug)]
 pub(super) struct Output {
     format: OutputFormat,
-    /// Renders the answer, if stdout is a terminal.
+    /// Renders the answer, if stdout is a terminal or colours were asked for.
     markdown: Option<Markdown>,
     columns: usize,
     /// The colours of stdout and stderr.
@@ -41,7 +41,8 @@ impl Output {
         let (stdout, stderr) = (io::stdout(), io::stderr());
         let columns = columns();
         let is_text = format == OutputFormat::Text;
-        let markdown = (is_text && stdout.is_terminal()).then(|| Markdown::new(columns));
+        let is_rendered = is_text && (stdout.is_terminal() || color == Color::Always);
+        let markdown = is_rendered.then(|| Markdown::new(columns));
         let spinner = (is_text && stderr.is_terminal() && env::can_move_cursor())
             .then(|| Spinner::new(columns));
         Output {

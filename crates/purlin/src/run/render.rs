@@ -33,6 +33,8 @@ pub(super) enum OutputItem {
 #[derive(Debug, Default)]
 pub(super) struct Renderer {
     shows_thoughts: bool,
+    /// A spinner says what runs, so a call is a line when it has ended or has output.
+    has_spinner: bool,
     calls: HashMap<schema::ToolCallId, schema::ToolCall>,
     /// Calls whose diff was shown.
     shown_diffs: HashSet<schema::ToolCallId>,
@@ -45,8 +47,13 @@ pub(super) struct Renderer {
 }
 
 impl Renderer {
-    pub(super) fn new(shows_thoughts: bool) -> Renderer {
-        Renderer { shows_thoughts, activity: THINKING.to_owned(), ..Renderer::default() }
+    pub(super) fn new(shows_thoughts: bool, has_spinner: bool) -> Renderer {
+        Renderer {
+            shows_thoughts,
+            has_spinner,
+            activity: THINKING.to_owned(),
+            ..Renderer::default()
+        }
     }
 
     /// Returns what to show for an update.
@@ -95,7 +102,10 @@ impl Renderer {
     }
 
     fn render_call(&mut self, call: schema::ToolCall) -> Vec<OutputItem> {
-        let mut items = vec![OutputItem::Aside(call_line(&call))];
+        let mut items = Vec::new();
+        if !self.has_spinner || has_ended(&call) {
+            items.push(OutputItem::Aside(call_line(&call)));
+        }
         items.extend(self.new_diffs(&call));
         self.note(call, None);
         items
@@ -108,6 +118,9 @@ impl Renderer {
         let mut items = Vec::new();
         let live = live_output(meta.as_ref());
         if let Some(data) = live {
+            if self.has_spinner && !self.live.contains_key(&call.tool_call_id) {
+                items.push(OutputItem::Aside(call_line(&call)));
+            }
             let output = self.live.entry(call.tool_call_id.clone()).or_default();
             items.push(OutputItem::Output(output.push(data)));
         }
@@ -115,7 +128,7 @@ impl Renderer {
         if has_ended && let Some(mut output) = self.live.remove(&call.tool_call_id) {
             items.push(OutputItem::Output(output.end()));
             items.push(OutputItem::Aside(call_line(&call)));
-        } else if before.is_none() || has_ended {
+        } else if has_ended || (before.is_none() && !self.has_spinner) {
             items.push(OutputItem::Aside(call_line(&call)));
             items.extend(output_of(&call).filter(|_| has_ended).map(OutputItem::Output));
         }
@@ -307,7 +320,7 @@ mod tests {
 
     #[test]
     fn tool_call_is_a_line_when_it_starts_and_when_it_ends() {
-        let mut renderer = Renderer::new(false);
+        let mut renderer = Renderer::new(false, false);
         let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "Run\nls", "status": "in_progress" });
         assert_eq!(rendered(&mut renderer, call), [OutputItem::Aside("… Run ls".into())]);
         let output = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t",
@@ -323,9 +336,24 @@ mod tests {
     }
 
     #[test]
+    fn with_a_spinner_a_call_is_a_line_when_it_has_output_or_ends() {
+        let mut renderer = Renderer::new(false, true);
+        let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "ls", "status": "in_progress", "kind": "execute" });
+        assert_eq!(rendered(&mut renderer, call), []);
+        assert_eq!(renderer.activity(), "ls");
+        let output = |data: &str| json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "_meta": { "terminal_output": { "data": data } } });
+        let first = rendered(&mut renderer, output("a\n"));
+        assert_eq!(first[0], OutputItem::Aside("… ls".into()));
+        assert_eq!(first[1], OutputItem::Output(vec!["a".into()]));
+        assert_eq!(rendered(&mut renderer, output("b\n")), [OutputItem::Output(vec!["b".into()])]);
+        let done = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed" });
+        assert_eq!(rendered(&mut renderer, done), [OutputItem::Aside("✓ ls".into())]);
+    }
+
+    #[test]
     fn output_of_a_command_is_shown_when_it_ends() {
         let ended = |kind: &str, text: &str| {
-            let mut renderer = Renderer::new(false);
+            let mut renderer = Renderer::new(false, false);
             let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "ls", "kind": kind,
                 "content": [{ "type": "content", "content": { "type": "text", "text": text } }] });
             rendered(&mut renderer, call);
@@ -343,7 +371,7 @@ mod tests {
 
     #[test]
     fn output_that_arrives_while_a_command_runs_is_shown_once() {
-        let mut renderer = Renderer::new(false);
+        let mut renderer = Renderer::new(false, false);
         let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "make", "kind": "execute" });
         rendered(&mut renderer, call);
         let update = |more: Value| {
@@ -363,7 +391,7 @@ mod tests {
     }
 
     fn command_ended(status: &str, raw: Value, text: &str) -> Vec<OutputItem> {
-        let mut renderer = Renderer::new(false);
+        let mut renderer = Renderer::new(false, false);
         let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "t", "title": "make", "kind": "execute" });
         rendered(&mut renderer, call);
         let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "status": status, "rawOutput": raw,
@@ -401,7 +429,7 @@ mod tests {
 
     #[test]
     fn diff_is_shown_once() {
-        let mut renderer = Renderer::new(false);
+        let mut renderer = Renderer::new(false, false);
         let update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t", "title": "Edit", "status": "in_progress",
             "content": [{ "type": "diff", "path": "/a", "oldText": "1\n2\n3\n4\n5\n6\n", "newText": "1\n2\n3\n4\nfive\n6\n" }] });
         let items = rendered(&mut renderer, update.clone());
@@ -414,7 +442,7 @@ mod tests {
         assert!(text.iter().any(|line| line.contains("five")), "{text:?}");
         assert_eq!(rendered(&mut renderer, update.clone()), []);
         // Not before the question, which shows it, nor after.
-        let mut renderer = Renderer::new(false);
+        let mut renderer = Renderer::new(false, false);
         let mut call = update.clone();
         call["sessionUpdate"] = json!("tool_call");
         call["status"] = json!("pending");
@@ -431,9 +459,15 @@ mod tests {
             { "content": "change", "priority": "high", "status": "in_progress" },
             { "content": "test", "priority": "low", "status": "pending" } ] });
         let list = "[x] look\n[>] change\n[ ] test";
-        assert_eq!(rendered(&mut Renderer::new(false), plan), [OutputItem::Aside(list.into())]);
+        assert_eq!(
+            rendered(&mut Renderer::new(false, false), plan),
+            [OutputItem::Aside(list.into())]
+        );
         let thought = json!({ "sessionUpdate": "agent_thought_chunk", "content": { "type": "text", "text": "hm" } });
-        assert_eq!(rendered(&mut Renderer::new(false), thought.clone()), []);
-        assert_eq!(rendered(&mut Renderer::new(true), thought), [OutputItem::Thought("hm".into())]);
+        assert_eq!(rendered(&mut Renderer::new(false, false), thought.clone()), []);
+        assert_eq!(
+            rendered(&mut Renderer::new(true, false), thought),
+            [OutputItem::Thought("hm".into())]
+        );
     }
 }

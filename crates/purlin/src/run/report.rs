@@ -168,7 +168,7 @@ impl Report {
             parts.push(format!("{} out", short(usage.output_tokens)));
         }
         if let Some(cost) = &self.cost {
-            let amount = format!("{:.4}", cost.amount);
+            let amount = amount(cost.amount);
             parts.push(match &*cost.currency {
                 "USD" => format!("${amount} for the session"),
                 other => format!("{amount} {other} for the session"),
@@ -176,6 +176,11 @@ impl Report {
         }
         (!parts.is_empty()).then(|| parts.join(", "))
     }
+}
+
+/// Formats an amount of money. Single requests may cost very little.
+pub(super) fn amount(amount: f64) -> String {
+    if amount < 0.01 { format!("{amount:.6}") } else { format!("{amount:.4}") }
 }
 
 /// Formats a number of tokens.

@@ -11,6 +11,7 @@ use engine::permission::rules::{Rule, Source};
 use engine::words::deceives;
 use engine::words::pattern::matches_pattern;
 use serde_json::Value;
+use settings::config::permission::problem_of_key;
 use wire::acp::schema;
 
 /// One entry of a list: a key of the permission rules, and a pattern.
@@ -31,6 +32,9 @@ impl FromStr for RuleArg {
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || "_-.*".contains(letter);
         if key.is_empty() || !key.chars().all(is_name) || pattern.is_empty() {
             return Err("must be `all`, or tools such as `edit,read,bash:\"cargo *\"`".to_owned());
+        }
+        if let Some(problem) = problem_of_key(key).filter(|_| key != ALL) {
+            return Err(problem);
         }
         Ok(RuleArg { key: key.to_owned(), pattern: pattern.to_owned() })
     }

@@ -33,6 +33,8 @@ pub(crate) enum Start {
 pub(super) struct Opened {
     pub(super) id: schema::SessionId,
     pub(super) offers: schema::PromptCapabilities,
+    /// The model that it was opened with, if the agent has an option for it.
+    pub(super) model: Option<String>,
 }
 
 /// What the agent says about a session that it opened.
@@ -71,8 +73,19 @@ pub(super) async fn open(
             reopen(connection, &agent, options, id, cwd).await?
         }
     };
+    let model = model_of(&settings);
     choose(&caller, &settings, options).await?;
-    Ok(Opened { id: settings.id, offers: agent.prompt_capabilities })
+    Ok(Opened { id: settings.id, offers: agent.prompt_capabilities, model })
+}
+
+/// Returns the model of a session that was opened.
+fn model_of(settings: &Settings) -> Option<String> {
+    let category = Some(schema::SessionConfigOptionCategory::Model);
+    let option = settings.options.iter().flatten().find(|option| option.category == category)?;
+    match &option.kind {
+        schema::SessionConfigKind::Select(select) => Some(select.current_value.to_string()),
+        _ => None,
+    }
 }
 
 fn more_directories(agent: &schema::AgentCapabilities, options: &RunOptions) -> Vec<PathBuf> {

@@ -13,7 +13,7 @@ use wire::acp::schema;
 use super::ask::Asker;
 use super::output::{Output, ReaderGone};
 use super::render::Renderer;
-use super::report::{Ended, Report};
+use super::report::{Ended, Report, amount};
 use super::rules::Rules;
 use super::spinner::TICK;
 
@@ -166,7 +166,7 @@ impl Turn<'_> {
             }
             None => {
                 self.renderer.has_shown_diffs(&call);
-                if asker.ask(question, &call, self.output) {
+                if asker.ask(question, &call, self.is_own, self.output) {
                     self.report.add_rejected(&call);
                 }
                 return;
@@ -243,8 +243,9 @@ impl Turn<'_> {
         };
         match usage.cost {
             Some(cost) if cost.amount >= limit => Some(format!(
-                "stopped: the session has cost {:.4} {}, and `--max-cost` is {limit}",
-                cost.amount, cost.currency
+                "stopped: the session has cost {} {}, and `--max-cost` is {limit}",
+                amount(cost.amount),
+                cost.currency
             )),
             Some(_) => None,
             None => Some(

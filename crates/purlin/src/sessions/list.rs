@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use chrono::{DateTime, Local};
-use engine::ports::SessionInfo;
+use engine::ports::{SessionInfo, State};
 use engine::words::{iso_8601, visible};
 use store::Store;
 
@@ -71,12 +71,16 @@ fn text_line(info: &SessionInfo, id: &str, now: SystemTime, with_directory: bool
     let ago = relative(now.duration_since(info.updated).unwrap_or_default());
     // An imported title may contain anything, so control characters are escaped.
     let title = visible(info.title.as_deref().unwrap_or("(no title)"));
-    let state = store::index::state_in(info.state);
+    let state = match info.state {
+        State::Active => "  [open]",
+        State::Error => "  [last turn failed]",
+        State::Paused | State::Completed => "",
+    };
     let directory = match with_directory {
         true => format!("  ({})", visible(&shown_directory(&info.cwd))),
         false => String::new(),
     };
-    let line = format!("{id:<SHORTEST$}  {local}  {ago:>12}  {state:<9}  {title}{directory}");
+    let line = format!("{id:<SHORTEST$}  {local}  {ago:>12}  {title}{state}{directory}");
     format!("{}\n", line.replace('\n', "\\n"))
 }
 

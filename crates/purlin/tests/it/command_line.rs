@@ -69,6 +69,26 @@ fn empty_lists_are_reported_as_empty() {
     }
 }
 
+// R: T2
+#[test]
+fn broken_configuration_is_reported_by_every_command_that_reads_it() {
+    let home = Directory::new();
+    home.write(".config/purlin/purlin.json", "{ \"permission\": ");
+    let all: [&[&str]; 6] = [
+        &["auth", "list"],
+        &["sessions", "list"],
+        &["models"],
+        &["mcp", "list"],
+        &["permissions", "list"],
+        &["config", "show"],
+    ];
+    for arguments in all {
+        let output = purlin(&home, arguments);
+        assert!(said(&output.stderr).contains("purlin.json:1: "), "{arguments:?}: {output:?}");
+    }
+    assert!(said(&purlin(&home, &["doctor"]).stdout).contains("purlin.json:1: "));
+}
+
 #[test]
 fn missing_things_are_refused() {
     let home = Directory::new();

@@ -31,6 +31,17 @@ fn project_is_described_without_a_model() {
     assert!(shown.contains("Read README.md"), "{shown}");
 }
 
+#[test]
+fn prompt_that_needs_a_model_fails_without_one() {
+    let directory = Directory::new();
+    let (answer, shown, output) = run(&directory, &["write a commit message"]);
+    assert_eq!((output.status.code(), answer.as_str()), (Some(1), ""), "{shown}");
+    assert!(shown.contains("No model is connected") && shown.contains("purlin auth login"));
+    // The guide that was asked for answers.
+    let (answer, _, output) = run(&directory, &["--model", "purlin/guide", "hi"]);
+    assert!(output.status.success() && answer.contains("No model is connected"), "{answer}");
+}
+
 /// Returns the directory of the tour, which its first text names.
 fn stage(text: &str) -> PathBuf {
     let begin = text.find('`').unwrap() + 1;
