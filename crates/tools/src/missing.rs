@@ -58,7 +58,9 @@ fn nearest<'a>(wanted: &str, names: &'a [String]) -> Option<&'a str> {
         // `tests_calc.py` is like `test_calc.py`; `b.py` is not like `a.py`.
         (typos == 0 || wanted_name.len() > 4 && typos <= allowed).then_some(typos)
     };
-    let near = names.iter().filter_map(|path| Some((far(path)?, distance(wanted, path), path)));
+    // The editor may not have a file that is on the disk.
+    let others = names.iter().filter(|path| *path != wanted);
+    let near = others.filter_map(|path| Some((far(path)?, distance(wanted, path), path)));
     near.min().map(|(_, _, path)| path.as_str())
 }
 
@@ -77,6 +79,7 @@ mod tests {
         assert_eq!(near("tests/tests_calc.py"), Some("tests/test_calc.py"));
         assert_eq!(near("readme.md"), Some("README.md"));
         assert_eq!(near("b.py"), None);
+        assert_eq!(near("README.md"), None);
         assert_eq!(near("package.json"), None);
     }
 }
