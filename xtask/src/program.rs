@@ -49,19 +49,6 @@ pub(crate) fn must_succeed_with(words: &[&str], variables: &[(&str, &OsStr)]) ->
     Ok(())
 }
 
-/// Builds for release with the recorded order of functions, if there is one. Every release build of `purlin` uses this: another
-/// value of the variable would build it again.
-pub(crate) fn build_release(words: &[&str]) -> Result<()> {
-    let list = order_file()?;
-    let order = list.is_file().then_some((ORDER_VARIABLE, list.as_os_str()));
-    must_succeed_with(words, order.as_slice())
-}
-
-/// Returns the file where `release` records the order of functions.
-pub(crate) fn order_file() -> Result<PathBuf> {
-    Ok(target()?.join("release-order.txt"))
-}
-
 /// Returns the output of a program, or `None` if it is missing or fails.
 pub(crate) fn answer(words: &[&str]) -> Option<String> {
     let output = command(words).ok()?.stderr(Stdio::null()).output().ok()?;

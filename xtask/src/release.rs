@@ -23,6 +23,9 @@ use archive::Entry;
 use metadata::Metadata;
 use packages::{Artefact, Content, GLIBC, PLATFORMS, Platform, hex, pretty};
 
+/// The name of the list of functions that the program is laid out by.
+const ORDER: &str = "function-order.txt";
+
 /// The options on the command line.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Options {
@@ -69,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let program = match &options.program {
         Some(program) => program.clone(),
         None => {
-            let (program, list) = build(options)?;
+            let (program, list) = build(options.platform, options.order.as_deref())?;
             let newest = glibc::needed(&program)?.pop().context("the program uses no glibc")?;
             ensure!(
                 newest <= version_of(GLIBC)?,
@@ -78,7 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 newest.1
             );
             extra.push(Artefact {
-                name: "function-order.txt".to_owned(),
+                name: ORDER.to_owned(),
                 bytes: std::fs::read(list)?,
             });
             program
@@ -103,12 +106,23 @@ fn version_of(text: &str) -> Result<(u32, u32)> {
     Ok((major.parse()?, minor.parse()?))
 }
 
+/// Builds the program as it is released, with the order of functions that was recorded last, and returns it.
+pub(crate) fn program() -> Result<PathBuf> {
+    let list = build_directory()?.join(ORDER);
+    let order = list.is_file().then_some(list.as_path());
+    Ok(build(&PLATFORMS[0], order)?.0)
+}
+
+fn build_directory() -> Result<PathBuf> {
+    Ok(program::target()?.join("dist-build"))
+}
+
 /// Builds the program; returns it and the list of functions that it is laid out by.
-fn build(options: &Options) -> Result<(PathBuf, PathBuf)> {
-    let target = options.platform.target;
-    let own = program::target()?.join("dist-build");
+fn build(platform: &Platform, order: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
+    let target = platform.target;
+    let own = build_directory()?;
     let libraries = glibc::libraries(target)?;
-    let list = own.join("function-order.txt");
+    let list = own.join(ORDER);
     std::fs::create_dir_all(&own)?;
     let here = program::root().display().to_string();
     let home = program::cargo_home()?.display().to_string();
@@ -134,11 +148,10 @@ fn build(options: &Options) -> Result<(PathBuf, PathBuf)> {
         program::must_succeed_with(&[&words[..], &place, extra].concat(), &variables)
     };
     let built = own.join(target).join("release/purlin");
-    match &options.order {
+    match order {
+        Some(given) if given == list => {}
         Some(given) => {
-            if *given != list {
-                std::fs::copy(given, &list).with_context(|| given.display().to_string())?;
-            }
+            std::fs::copy(given, &list).with_context(|| given.display().to_string())?;
         }
         // Only the compiler's own linker understands the list, and only this machine can run the program.
         None if target == PLATFORMS[0].target => {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::program;
+use crate::{program, release};
 
 /// The programs that Purlin is compared with, and the servers: built for speed, while Purlin is built for size.
 const LIMITS: [(&str, &str, &str); 7] = [
@@ -45,22 +45,22 @@ impl Programs {
     /// Builds Purlin, and the other programs if a benchmark needs them.
     pub(crate) fn build(with_examples: bool) -> Result<Programs> {
         // Built separately: the SDK would enable features of shared crates that the released program does not have.
-        let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
-        program::build_release(&[&build[..], &["--bin", "purlin"]].concat())?;
+        let purlin = release::program()?;
         if with_examples {
-            program::build_release(&[&build[..], &["--example", "in_process"]].concat())?;
+            let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
+            program::must_succeed(&[&build[..], &["--example", "in_process"]].concat())?;
             let build = ["cargo", "build", "--quiet", "--release", "--package", "mcp"];
-            program::build_release(&[&build[..], &["--example", "own_client"]].concat())?;
+            program::must_succeed(&[&build[..], &["--example", "own_client"]].concat())?;
             for (package, kind, name) in LIMITS {
                 let build = ["cargo", "rustc", "--quiet", "--release", "--package", package];
                 let fast = [kind, name, "--", "-C", "opt-level=3"];
-                program::build_release(&[&build[..], &fast].concat())?;
+                program::must_succeed(&[&build[..], &fast].concat())?;
             }
         }
         let release = program::target()?.join("release");
         let examples = release.join("examples");
         Ok(Programs {
-            purlin: release.join("purlin"),
+            purlin,
             echo_sdk: examples.join("echo_sdk"),
             plain_writer: examples.join("plain_writer"),
             plain_copier: examples.join("plain_copier"),
