@@ -10,6 +10,7 @@ mod deny;
 mod draw;
 mod needs;
 mod peers;
+mod platforms;
 mod program;
 mod release;
 mod site;
@@ -54,6 +55,8 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
            install other agents from npm, check them (or only these), and renew the tables in docs/internals/peers.md
        cargo xtask docs
            write the documentation as a web site to target/site, and check its links
+       cargo xtask platforms
+           compile the program for systems that it does not run on here; needs apt-get
        cargo xtask release [--check] [--program FILE | --order FILE] [--target TARGET]
            build the program and make packages in target/dist, see docs/internals/release.md; --check installs and runs each of
            them; --program packages a program that is already built; --order lays functions out as in an earlier release";
@@ -91,6 +94,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["peers", ..] => peers::run(&arguments[1..]).map(|()| true),
         ["tasks", rest @ ..] => tasks::run(&tasks::Options::parse(rest)?),
         ["docs"] => site::write(),
+        ["platforms"] => platforms::check(),
         ["release", rest @ ..] => release::run(&release::Options::parse(rest)?).map(|()| true),
         ["catalogue"] => program::succeeds(&["python3", "xtask/catalogue.py"]),
         ["picture"] => program::succeeds(&["python3", "xtask/picture.py"]),

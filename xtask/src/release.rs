@@ -20,6 +20,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::program;
 use archive::Entry;
+pub(crate) use glibc::ZIG;
 use metadata::Metadata;
 use packages::{Artefact, Content, GLIBC, PLATFORMS, Platform, hex, pretty};
 
@@ -80,10 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                 newest.0,
                 newest.1
             );
-            extra.push(Artefact {
-                name: ORDER.to_owned(),
-                bytes: std::fs::read(list)?,
-            });
+            extra.push(Artefact { name: ORDER.to_owned(), bytes: std::fs::read(list)? });
             program
         }
     };

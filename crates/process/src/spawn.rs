@@ -107,6 +107,7 @@ impl Child {
 }
 
 /// Options of a program with its own session, without terminal and input.
+#[cfg_attr(not(unix), expect(dead_code, reason = "only Unix can start such programs"))]
 #[derive(Debug, Default)]
 pub(crate) struct Alone {
     /// Ignores SIGTERM, so that the program inside can handle it.

@@ -28,6 +28,10 @@ const MAX_CAPACITY: usize = 256 * 1024;
 ///
 /// # Errors
 /// Fails if a thread cannot be started.
+#[cfg_attr(
+    not(target_os = "linux"),
+    expect(unused_variables, reason = "only pipes of Linux are served by tasks")
+)]
 pub fn pipes(tasks: &mut JoinSet<()>) -> std::io::Result<Pipes> {
     #[cfg(target_os = "linux")]
     if let Some(ends) = pipe::Ends::open() {

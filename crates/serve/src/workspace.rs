@@ -49,7 +49,7 @@ pub struct Workspaces {
 
 /// What the program adds to every workspace.
 pub struct WorkspaceOptions {
-    /// Makes the machine.
+    /// Describes this machine: what its sandbox can do, and where its programs are.
     pub machine: Box<dyn Fn() -> Machine + Send + Sync>,
     /// Whether the model is scripted; some tools are for scripts only.
     pub is_scripted: bool,

@@ -8,7 +8,7 @@ use serde_json::Value;
 const CHECK_SECONDS: u64 = 60;
 const LSP_SECONDS: u64 = 20;
 const MOST_SECONDS: u64 = 300;
-/// The most of each.
+/// The most checkers, and the most language servers.
 const MOST: usize = 16;
 
 /// The checkers and language servers of a configuration.

@@ -10,10 +10,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{
-    Access, AtFlags, Gid, Mode, OFlags, Uid, XattrFlags, accessat, fchmod, fchown, fgetxattr,
-    flistxattr, fsetxattr, fsync, openat, renameat, unlinkat,
-};
+use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, accessat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fsync, openat, renameat, renameat_with, unlinkat};
+use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::scope::{Kind, Look, Target};
@@ -208,14 +206,10 @@ impl<'a> Beside<'a> {
 
     /// Renames the file, unless something has that name by now.
     fn rename_to_new(self, name: &OsStr) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::fs::{RenameFlags, renameat_with};
-            let flags = RenameFlags::NOREPLACE;
-            match renameat_with(self.directory, &self.name, self.directory, name, flags) {
-                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
-                done => return self.renamed(done),
-            }
+        let flags = RenameFlags::NOREPLACE;
+        match renameat_with(self.directory, &self.name, self.directory, name, flags) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            done => return self.renamed(done),
         }
         rustix::fs::linkat(self.directory, &self.name, self.directory, name, AtFlags::empty())?;
         Ok(())
@@ -223,30 +217,26 @@ impl<'a> Beside<'a> {
 
     /// Exchanges the file with the one of this name. Returns whether that had the content `old`; if not, the exchange is reverted.
     fn exchange_with(self, name: &OsStr, old: &[u8], new: &[u8]) -> io::Result<bool> {
-        #[cfg(target_os = "linux")]
-        {
-            use rustix::fs::{RenameFlags, renameat_with};
-            let exchange = || {
-                let flags = RenameFlags::EXCHANGE;
-                renameat_with(self.directory, &self.name, self.directory, name, flags)
-            };
-            match exchange() {
-                Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
-                Err(err) => return Err(err.into()),
-                Ok(()) => {
-                    if self.holds(old)? {
-                        return Ok(true);
-                    }
-                    // The file was saved meanwhile: restore that version. If the next exchange removes something other than
-                    // `new`, the file was saved once more, so exchange again.
-                    for _ in 0..PUT_BACK {
-                        exchange()?;
-                        if self.holds(new)? {
-                            break;
-                        }
-                    }
-                    return Ok(false);
+        let exchange = || {
+            let flags = RenameFlags::EXCHANGE;
+            renameat_with(self.directory, &self.name, self.directory, name, flags)
+        };
+        match exchange() {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {}
+            Err(err) => return Err(err.into()),
+            Ok(()) => {
+                if self.holds(old)? {
+                    return Ok(true);
                 }
+                // The file was saved meanwhile: restore that version. If the next exchange removes something other than
+                // `new`, the file was saved once more, so exchange again.
+                for _ in 0..PUT_BACK {
+                    exchange()?;
+                    if self.holds(new)? {
+                        break;
+                    }
+                }
+                return Ok(false);
             }
         }
         let done = renameat(self.directory, &self.name, self.directory, name);

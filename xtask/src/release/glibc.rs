@@ -11,7 +11,8 @@ use anyhow::{Context, Result};
 use super::packages::GLIBC;
 use crate::program;
 
-const ZIG: &str = "ziglang==0.17.0";
+/// The package with Zig.
+pub(crate) const ZIG: &str = "ziglang==0.17.0";
 /// Needs all the libraries, so that they are made.
 const SOURCE: &str = "int main(void) { return 0; }\n";
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// What other programs run by themselves, and what the command may change of it.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux can watch"))]
 #[derive(Debug, Clone)]
 pub(super) struct Watched {
     pub(super) directories: Vec<PathBuf>,
@@ -20,6 +21,7 @@ pub(super) struct Watched {
     pub(super) granted: Vec<PathBuf>,
 }
 
+#[cfg(target_os = "linux")]
 impl Watched {
     fn is_new(&self, path: &Path, name: &OsStr) -> bool {
         let is_granted = self.granted.iter().any(|granted| path.starts_with(granted));
@@ -30,6 +32,7 @@ impl Watched {
 }
 
 /// How often a command may create the same file. It is ended then: each time, another program could be faster than the renaming.
+#[cfg(target_os = "linux")]
 const MOST_TIMES: usize = 2;
 
 /// A running watch; it ends with this value.
