@@ -239,6 +239,24 @@ pub(crate) fn containers() -> Result<()> {
     Ok(())
 }
 
+/// Ensures an emulator of aarch64 with the C library of that system.
+pub(crate) fn emulator() -> Result<()> {
+    let has = || {
+        program::answer(&["qemu-aarch64", "--version"]).is_some()
+            && Path::new("/usr/aarch64-linux-gnu/lib/libc.so.6").exists()
+    };
+    if !has() && is_root() && program::answer(&["apt-get", "--version"]).is_some() {
+        println!("xtask: the emulator of aarch64 is missing; installing it with apt-get");
+        program::must_succeed(&["apt-get", "update"])?;
+        program::must_succeed(&["apt-get", "install", "--yes", "qemu-user", "libc6-arm64-cross"])?;
+    }
+    anyhow::ensure!(
+        has(),
+        "programs for aarch64 need qemu-user and libc6-arm64-cross: install both and run this again"
+    );
+    Ok(())
+}
+
 /// Ensures `debootstrap`, which makes an old system to start the program on.
 pub(crate) fn debootstrap() -> Result<()> {
     let has = || program::answer(&["debootstrap", "--version"]).is_some();

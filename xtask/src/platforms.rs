@@ -50,6 +50,10 @@ impl Toolchain {
             ("RUSTC".to_owned(), self.directory.join("rustc")),
             (format!("CC_{name}"), bin.join(format!("cc-{target}"))),
             (format!("AR_{name}"), bin.join("ar")),
+            (
+                format!("CARGO_TARGET_{}_LINKER", name.to_uppercase()),
+                bin.join(format!("cc-{target}")),
+            ),
             ("CARGO_TARGET_DIR".to_owned(), self.directory.join("target")),
             // Where the compiler looks for a tool of Windows.
             ("PATH".to_owned(), path.into()),

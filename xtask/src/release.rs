@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::program;
+use crate::platforms::Toolchain;
+use crate::{needs, program};
 use archive::Entry;
 pub(crate) use glibc::ZIG;
 use metadata::Metadata;
@@ -34,7 +35,8 @@ pub(crate) struct Options {
     program: Option<PathBuf>,
     /// Uses this list of functions instead of recording one, and builds only once.
     order: Option<PathBuf>,
-    platform: &'static Platform,
+    /// Makes packages for these.
+    platforms: Vec<&'static Platform>,
     /// Installs and runs every package.
     is_checked: bool,
 }
@@ -43,7 +45,7 @@ impl Options {
     /// Reads the arguments after `release`.
     pub(crate) fn parse(words: &[&str]) -> Result<Options> {
         let mut options =
-            Options { program: None, order: None, platform: &PLATFORMS[0], is_checked: false };
+            Options { program: None, order: None, platforms: Vec::new(), is_checked: false };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value = || words.next().with_context(|| format!("`{word}` needs a value"));
@@ -54,10 +56,17 @@ impl Options {
                 "--target" => {
                     let name = value()?;
                     let found = PLATFORMS.iter().find(|platform| platform.target == *name);
-                    options.platform = found.with_context(|| format!("unknown target `{name}`"))?;
+                    options
+                        .platforms
+                        .push(found.with_context(|| format!("unknown target `{name}`"))?);
                 }
                 other => anyhow::bail!("unknown argument `{other}` of `release`"),
             }
+        }
+        if options.platforms.is_empty() {
+            // One program is for one platform.
+            let all = if options.program.is_some() { 1 } else { PLATFORMS.len() };
+            options.platforms = PLATFORMS.iter().take(all).collect();
         }
         Ok(options)
     }
@@ -66,35 +75,39 @@ impl Options {
 /// Builds, packages and checks.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let dist = program::target()?.join("dist");
-    let metadata = Metadata::read(options.platform.target)?;
-    let faults = crate::deny::faults(metadata.packages.values());
-    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    let mut programs = Vec::new();
     let mut extra = Vec::new();
-    let program = match &options.program {
-        Some(program) => program.clone(),
-        None => {
-            let (program, list) = build(options.platform, options.order.as_deref())?;
-            let newest = glibc::needed(&program)?.pop().context("the program uses no glibc")?;
-            ensure!(
-                newest <= version_of(GLIBC)?,
-                "the program needs glibc {}.{}",
-                newest.0,
-                newest.1
-            );
-            extra.push(Artefact { name: ORDER.to_owned(), bytes: std::fs::read(list)? });
-            program
+    for platform in &options.platforms {
+        let metadata = Metadata::read(platform.target)?;
+        let faults = crate::deny::faults(metadata.packages.values());
+        ensure!(faults.is_empty(), "{}", faults.join("\n"));
+        if !platform.emulator.is_empty() {
+            needs::emulator()?;
         }
-    };
-    let mut artefacts = make(&program, options.platform, &metadata)?;
-    ensure!(
-        artefacts == make(&program, options.platform, &metadata)?,
-        "two runs made different packages"
-    );
+        let program = match &options.program {
+            Some(program) => program.clone(),
+            None => {
+                let (program, list) = build(platform, options.order.as_deref())?;
+                let newest = glibc::needed(&program)?.pop().context("the program uses no glibc")?;
+                let (major, minor) = newest;
+                ensure!(newest <= version_of(GLIBC)?, "the program needs glibc {major}.{minor}");
+                if **platform == PLATFORMS[0] {
+                    extra.push(Artefact { name: ORDER.to_owned(), bytes: std::fs::read(list)? });
+                }
+                program
+            }
+        };
+        programs.push((*platform, program, metadata));
+    }
+    let mut artefacts = make(&programs)?;
+    ensure!(artefacts == make(&programs)?, "two runs made different packages");
     artefacts.extend(extra);
     write(&dist, &artefacts)?;
     println!("release: {} files in {}", artefacts.len() + 1, dist.display());
     if options.is_checked {
-        check::all(&dist, options.platform, &metadata.version)?;
+        for (platform, _, metadata) in &programs {
+            check::all(&dist, platform, &metadata.version)?;
+        }
     }
     Ok(())
 }
@@ -119,7 +132,7 @@ fn build_directory() -> Result<PathBuf> {
 fn build(platform: &Platform, order: Option<&Path>) -> Result<(PathBuf, PathBuf)> {
     let target = platform.target;
     let own = build_directory()?;
-    let libraries = glibc::libraries(target)?;
+    let libraries = glibc::libraries(PLATFORMS[0].target)?;
     let list = own.join(ORDER);
     std::fs::create_dir_all(&own)?;
     let here = program::root().display().to_string();
@@ -133,13 +146,16 @@ fn build(platform: &Platform, order: Option<&Path>) -> Result<(PathBuf, PathBuf)
     let c = format!("-fstack-protector-strong {}", c.join(" "));
     let c_name = format!("CFLAGS_{}", target.replace('-', "_"));
     let directory = own.to_str().context("a path is not UTF-8")?;
+    let is_own = platform.emulator.is_empty();
+    let other = if is_own { Vec::new() } else { Toolchain::install()?.variables(target) };
     let cargo = |extra: &[&str], order: &Path| {
-        let variables = [
-            ("CARGO_ENCODED_RUSTFLAGS", OsStr::new(&rust)),
-            (c_name.as_str(), OsStr::new(&c)),
-            ("PURLIN_LINK_LIBRARIES", libraries.as_os_str()),
-            (program::ORDER_VARIABLE, order.as_os_str()),
-        ];
+        let mut variables =
+            vec![("CARGO_ENCODED_RUSTFLAGS", OsStr::new(&rust)), (c_name.as_str(), OsStr::new(&c))];
+        if is_own {
+            variables.push(("PURLIN_LINK_LIBRARIES", libraries.as_os_str()));
+            variables.push((program::ORDER_VARIABLE, order.as_os_str()));
+        }
+        variables.extend(other.iter().map(|(name, value)| (name.as_str(), value.as_os_str())));
         let words =
             ["cargo", "rustc", "--locked", "--release", "--package", "purlin", "--bin", "purlin"];
         let place = ["--target-dir", directory, "--target", target, "--"];
@@ -147,28 +163,38 @@ fn build(platform: &Platform, order: Option<&Path>) -> Result<(PathBuf, PathBuf)
     };
     let built = own.join(target).join("release/purlin");
     match order {
+        // Only the compiler's own linker understands the list, and only this machine's program can be recorded.
+        _ if !is_own => {}
         Some(given) if given == list => {}
         Some(given) => {
             std::fs::copy(given, &list).with_context(|| given.display().to_string())?;
         }
-        // Only the compiler's own linker understands the list, and only this machine can run the program.
-        None if target == PLATFORMS[0].target => {
+        None => {
             cargo(&["-C", "strip=none"], Path::new("none"))?;
             order::record(&built, &list)?;
         }
-        None => std::fs::write(&list, "")?,
     }
     cargo(&[], &list)?;
     Ok((built, list))
 }
 
 /// Makes everything that is published, except the sums.
-fn make(purlin: &Path, platform: &'static Platform, metadata: &Metadata) -> Result<Vec<Artefact>> {
-    let content = gather(purlin, platform, metadata)?;
-    let mut artefacts = content.packages()?;
-    let sbom = pretty(&notices::sbom(metadata));
-    let name = format!("purlin-{}.cdx.json", metadata.version);
-    artefacts.push(Artefact { name, bytes: sbom });
+fn make(programs: &[(&'static Platform, PathBuf, Metadata)]) -> Result<Vec<Artefact>> {
+    let mut artefacts = Vec::new();
+    let mut binaries = serde_json::Map::new();
+    let mut first = None;
+    for (platform, program, metadata) in programs {
+        let content = gather(program, platform, metadata)?;
+        let packages = content.packages()?;
+        binaries.extend([content.registry_binary(&packages[0])]);
+        artefacts.extend(packages);
+        first.get_or_insert((content, metadata));
+    }
+    let (content, metadata) = first.context("there is no platform")?;
+    artefacts.push(content.npm_main()?);
+    artefacts.extend(content.registry_entry(binaries));
+    let bytes = pretty(&notices::sbom(metadata));
+    artefacts.push(Artefact { name: format!("purlin-{}.cdx.json", metadata.version), bytes });
     Ok(artefacts)
 }
 
@@ -178,7 +204,8 @@ fn gather(purlin: &Path, platform: &'static Platform, metadata: &Metadata) -> Re
         std::fs::read_to_string(program::root().join(name)).with_context(|| name.to_owned())
     };
     let name = purlin.to_str().context("the path of the program is not UTF-8")?;
-    let run = |words: &[&str]| program::answer_to(&[&[name], words].concat(), "");
+    let run =
+        |words: &[&str]| program::answer_to(&[platform.emulator, &[name], words].concat(), "");
     let mut shared = Vec::new();
     let pages = crate::temporary::Directory::new("man")?;
     run(&["man", "--write", pages.path().to_str().context("a path is not UTF-8")?])?;
@@ -248,11 +275,13 @@ mod tests {
         crate::temporary::write_script(&script, &format!("exec '{}' \"$@\"\n", purlin.display()))
             .unwrap();
         let metadata = Metadata::read(PLATFORMS[0].target).unwrap();
-        let artefacts = make(&script, &PLATFORMS[0], &metadata).unwrap();
-        assert_eq!(artefacts, make(&script, &PLATFORMS[0], &metadata).unwrap());
+        let version = metadata.version.clone();
+        let programs = [(&PLATFORMS[0], script, metadata)];
+        let artefacts = make(&programs).unwrap();
+        assert_eq!(artefacts, make(&programs).unwrap());
         let dist = directory.path().join("dist");
         write(&dist, &artefacts).unwrap();
-        check::packages(&dist, &PLATFORMS[0], &metadata.version).unwrap();
+        check::packages(&dist, &PLATFORMS[0], &version).unwrap();
     }
 
     #[test]

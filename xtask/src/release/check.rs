@@ -15,7 +15,14 @@ const INITIALIZE: &str =
 
 /// Checks the packages, the sums and the start on an old system.
 pub(crate) fn all(dist: &Path, platform: &Platform, version: &str) -> Result<()> {
-    ensure!(platform == &super::PLATFORMS[0], "only packages for x86-64 can be checked here");
+    if !platform.emulator.is_empty() {
+        // npm and pip refuse packages of another platform.
+        let directory = Directory::new("check")?;
+        tarball(dist, directory.path(), platform, version).context("the tarball")?;
+        deb(dist, directory.path(), platform, version).context("the Debian package")?;
+        println!("release: the packages for {} run in an emulator", platform.target);
+        return Ok(());
+    }
     packages(dist, platform, version)?;
     super::old_system::starts(dist, platform, version)?;
     println!("release: every package was installed, run and removed");
@@ -70,7 +77,7 @@ fn tarball(dist: &Path, directory: &Path, platform: &Platform, version: &str) ->
     ] {
         ensure!(root.join(file).is_file(), "{file} is missing");
     }
-    greets(&[text(&root.join("bin/purlin"))?], version)
+    greets(&[platform.emulator, &[text(&root.join("bin/purlin"))?]].concat(), version)
 }
 
 /// Installs into a root of its own, which has nothing but dpkg's database, and removes again.
@@ -82,12 +89,19 @@ fn deb(dist: &Path, directory: &Path, platform: &Platform, version: &str) -> Res
     std::fs::write(root.join("var/lib/dpkg/status"), "")?;
     let at = format!("--root={}", text(&root)?);
     let dpkg = |words: &[&str]| {
-        let common = ["dpkg", "--force-not-root", "--force-depends", "--force-bad-path", &at];
+        let common = [
+            "dpkg",
+            "--force-not-root",
+            "--force-depends",
+            "--force-bad-path",
+            "--force-architecture",
+            &at,
+        ];
         program::must_succeed(&[&common[..], words].concat())
     };
     dpkg(&["--install", text(&package)?])?;
     let purlin = root.join("usr/bin/purlin");
-    greets(&[text(&purlin)?], version)?;
+    greets(&[platform.emulator, &[text(&purlin)?]].concat(), version)?;
     ensure!(root.join("usr/share/bash-completion/completions/purlin").is_file(), "no completions");
     dpkg(&["--purge", "purlin"])?;
     ensure!(!purlin.exists() && !root.join("usr/share/doc/purlin").exists(), "files stay behind");

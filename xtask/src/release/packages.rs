@@ -5,7 +5,7 @@
 use anyhow::Result;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::archive::{Entry, ar, gzip, tar, zip};
@@ -44,17 +44,32 @@ pub(crate) struct Platform {
     npm_cpu: &'static str,
     python: &'static str,
     registry: &'static str,
+    /// What starts its programs on this machine; nothing if it is the machine's own platform.
+    pub(crate) emulator: &'static [&'static str],
 }
 
-/// The platforms that packages are made for.
-pub(crate) static PLATFORMS: [Platform; 1] = [Platform {
-    target: "x86_64-unknown-linux-gnu",
-    debian: "amd64",
-    npm: "linux-x64",
-    npm_cpu: "x64",
-    python: "x86_64",
-    registry: "linux-x86_64",
-}];
+/// The platforms that packages are made for. The first is that of the machine.
+pub(crate) static PLATFORMS: [Platform; 2] = [
+    Platform {
+        target: "x86_64-unknown-linux-gnu",
+        debian: "amd64",
+        npm: "linux-x64",
+        npm_cpu: "x64",
+        python: "x86_64",
+        registry: "linux-x86_64",
+        emulator: &[],
+    },
+    Platform {
+        target: "aarch64-unknown-linux-gnu",
+        debian: "arm64",
+        npm: "linux-arm64",
+        npm_cpu: "arm64",
+        python: "aarch64",
+        registry: "linux-aarch64",
+        // Where Debian's C library for aarch64 is.
+        emulator: &["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"],
+    },
+];
 
 /// A file for `target/dist`.
 #[derive(Debug, PartialEq)]
@@ -64,26 +79,9 @@ pub(crate) struct Artefact {
 }
 
 impl Content {
-    /// Makes all packages.
+    /// Makes the packages of this platform. The tarball is the first.
     pub(crate) fn packages(&self) -> Result<Vec<Artefact>> {
-        let mut all = vec![
-            self.tarball()?,
-            self.deb()?,
-            self.npm_platform()?,
-            self.npm_main()?,
-            self.wheel()?,
-        ];
-        let sum = hex(&all[0].bytes);
-        let archive = all[0].name.clone();
-        all.push(Artefact {
-            name: "registry/purlin/agent.json".to_owned(),
-            bytes: pretty(&self.registry_entry(&archive, &sum)),
-        });
-        all.push(Artefact {
-            name: "registry/purlin/icon.svg".to_owned(),
-            bytes: self.icon.clone().into_bytes(),
-        });
-        Ok(all)
+        Ok(vec![self.tarball()?, self.deb()?, self.npm_platform()?, self.wheel()?])
     }
 
     fn name(&self) -> String {
@@ -149,7 +147,7 @@ impl Content {
     }
 
     /// The package that people name. It is the same for all platforms.
-    fn npm_main(&self) -> Result<Artefact> {
+    pub(crate) fn npm_main(&self) -> Result<Artefact> {
         let version = &self.version;
         let platforms: Value = PLATFORMS
             .iter()
@@ -203,16 +201,22 @@ impl Content {
         Ok(Artefact { name: format!("{PYPI_NAME}-{version}-{tag}.whl"), bytes: zip(&entries)? })
     }
 
-    /// The entry for the registry of ACP agents.
-    fn registry_entry(&self, archive: &str, sum: &str) -> Value {
+    /// The program in the entry for the registry of ACP agents, with the tarball that has it.
+    pub(crate) fn registry_binary(&self, tarball: &Artefact) -> (String, Value) {
         let Content { version, repository, .. } = self;
-        let binary = json!({ self.platform.registry: {
-            "archive": format!("{repository}/releases/download/v{version}/{archive}"),
-            "sha256": sum,
+        let binary = json!({
+            "archive": format!("{repository}/releases/download/v{version}/{}", tarball.name),
+            "sha256": hex(&tarball.bytes),
             "cmd": format!("./{}/bin/purlin", self.name()),
             "args": ["acp"],
-        } });
-        json!({
+        });
+        (self.platform.registry.to_owned(), binary)
+    }
+
+    /// The entry for the registry, with the programs of all platforms.
+    pub(crate) fn registry_entry(&self, binaries: Map<String, Value>) -> Vec<Artefact> {
+        let Content { version, repository, .. } = self;
+        let entry = json!({
             "id": "purlin",
             "name": "Purlin",
             "version": version,
@@ -221,8 +225,10 @@ impl Content {
             "authors": ["The Purlin maintainers"],
             "license": LICENCE,
             "license_url": format!("{repository}/blob/v{version}/LICENSE-MIT"),
-            "distribution": { "npx": { "package": format!("purlin@{version}"), "args": ["acp"] }, "binary": binary },
-        })
+            "distribution": { "npx": { "package": format!("purlin@{version}"), "args": ["acp"] }, "binary": binaries },
+        });
+        let file = |name: &str, bytes| Artefact { name: format!("registry/purlin/{name}"), bytes };
+        vec![file("agent.json", pretty(&entry)), file("icon.svg", self.icon.clone().into_bytes())]
     }
 }
 
