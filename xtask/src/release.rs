@@ -7,6 +7,7 @@
 mod archive;
 mod check;
 mod glibc;
+mod image;
 pub(crate) mod metadata;
 mod notices;
 mod old_system;
@@ -102,6 +103,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut artefacts = make(&programs)?;
     ensure!(artefacts == make(&programs)?, "two runs made different packages");
     artefacts.extend(extra);
+    for (platform, program, metadata) in &programs {
+        artefacts.extend(image::image(&gather(program, platform, metadata)?)?);
+    }
     write(&dist, &artefacts)?;
     println!("release: {} files in {}", artefacts.len() + 1, dist.display());
     if options.is_checked {

@@ -25,6 +25,8 @@ pub(crate) fn all(dist: &Path, platform: &Platform, version: &str) -> Result<()>
     }
     packages(dist, platform, version)?;
     super::old_system::starts(dist, platform, version)?;
+    crate::needs::containers()?;
+    super::image::check(dist, version).context("the container image")?;
     println!("release: every package was installed, run and removed");
     Ok(())
 }
