@@ -10,7 +10,10 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, accessat, fchmod, fchown, fgetxattr, flistxattr, fsetxattr, fsync, openat, renameat, renameat_with, unlinkat};
+use rustix::fs::{
+    Access, AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, accessat, fchmod, fchown,
+    fgetxattr, flistxattr, fsetxattr, fsync, openat, renameat, renameat_with, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::error::Error;
