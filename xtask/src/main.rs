@@ -42,8 +42,9 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
            print a transcript as a Mermaid sequence diagram
        cargo xtask catalogue
            update the snapshot of models and prices; needs Python with pip
-       cargo xtask picture
-           make docs/guide/chat.svg from a real screen; needs a debug build, Python and tmux
+       cargo xtask picture [toad]
+           make docs/guide/chat.svg from a real screen; needs a debug build, Python and tmux;
+           toad: docs/images/toad.svg, Purlin in Toad; needs root, debootstrap and bubblewrap
        cargo xtask bench [NAME | --instructions [--write]]
            measure time and memory, see docs/internals/performance.md;
            --instructions counts instructions and fails if a path has grown, --write saves the new figures
@@ -98,6 +99,7 @@ fn run(arguments: &[String]) -> Result<bool> {
         ["release", rest @ ..] => release::run(&release::Options::parse(rest)?).map(|()| true),
         ["catalogue"] => program::succeeds(&["python3", "xtask/catalogue.py"]),
         ["picture"] => program::succeeds(&["python3", "xtask/picture.py"]),
+        ["picture", "toad"] => program::succeeds(&["python3", "xtask/picture_toad.py"]),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)
