@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{ChildStderr, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -189,7 +189,9 @@ fn tap(programs: &Programs) -> Result<Vec<Row>> {
 
 /// Starts 50 agents with 20 sessions each, of which five stream, and a page that asks every second.
 fn dashboard(programs: &Programs) -> Result<Vec<Row>> {
-    let script = Script::write("model chunks 1000000 \"some text \" 50\nmodel loop\n")?;
+    // Twenty chunks a second, for longer than the measurement.
+    let chunks = format!("model text \"{TEXT_CHUNK}\"\nmodel wait 50\n").repeat(4000);
+    let script = Script::write(&chunks)?;
     let data = script.directory.clone();
     let runtime = data.join("run");
     let environment: [(&str, &Path); 2] =
@@ -235,6 +237,8 @@ fn dashboard(programs: &Programs) -> Result<Vec<Row>> {
 struct Watching {
     process: std::process::Child,
     url: String,
+    /// Open, because it says more than its address.
+    _errors: BufReader<ChildStderr>,
 }
 
 impl Watching {
@@ -247,10 +251,11 @@ impl Watching {
             .spawn()?;
         let errors = process.stderr.take().context("no stderr")?;
         let mut url = String::new();
-        BufReader::new(errors).read_line(&mut url)?;
+        let mut errors = BufReader::new(errors);
+        errors.read_line(&mut url)?;
         // Every socket is found within a second.
         std::thread::sleep(Duration::from_secs(3));
-        Ok(Watching { process, url: url.trim().to_owned() })
+        Ok(Watching { process, url: url.trim().to_owned(), _errors: errors })
     }
 
     /// Asks for what the page shows, as the page does.

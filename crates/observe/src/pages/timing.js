@@ -98,7 +98,7 @@ function viewTiming(view, tools) {
     const bar = h("span", { class: classes.join(" "), style: { left: `${left}%`, width: `${Math.max(width, 0)}%` } }, first !== undefined && span.took > 0 && h("span", { class: "wait", style: { width: `${Math.min(100, (100 * first) / span.took)}%` } }));
     const end = left + width;
     // Behind the bar, or before it, or inside one that leaves no room.
-    const place = end < 88 ? { left: `calc(${Math.max(end, 0)}% + 6px)` } : left > 12 ? { right: `calc(${100 - Math.min(100, left)}% + 6px)` } : { left: `calc(${Math.max(left, 0)}% + 8px)`, color: "#fff" };
+    const place = end < 88 ? { left: `calc(${Math.max(end, 0)}% + 6px)` } : left > 12 ? { right: `calc(${100 - Math.min(100, left)}% + 6px)` } : { left: `calc(${Math.max(left, 0)}% + 8px)`, color: "var(--ink)" };
     const took = h("span", { class: "took", style: place }, left > 100 || end < 0 ? "" : duration(span.took));
     const name = span.kind === "turn" ? `Turn ${span.number}${span.session >= 0 ? ` · ${shortId(sessionName(span.session))}` : ""}` : `${span.name}`;
     const fold = h("span", { class: "fold", "aria-hidden": "true", onclick: (event) => { if (hasMore) { event.stopPropagation(); toggleIn(state.folded, span.id); refresh(); } } }, hasMore ? (state.folded.has(span.id) ? "▸" : "▾") : "");
