@@ -45,10 +45,10 @@ async fn serve(args: &DashboardArgs) -> anyhow::Result<ExitCode> {
         TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let address = listener.local_addr()?;
     let token = page::random_hex();
-    eprintln!("http://{address}/?token={token}");
-    eprintln!(
-        "Open this address in a browser. It works until this command is stopped with Ctrl-C."
-    );
+    // In one piece: who reads only the first line may close the pipe then.
+    let text =
+        "Open this address in a browser. It works until this command is stopped with Ctrl-C.";
+    eprint!("http://{address}/?token={token}\n{text}\n");
     let board = SharedBoard::default();
     let mut tasks = tokio::task::JoinSet::new();
     let spans = args.otlp.as_ref().map(|url| {

@@ -60,7 +60,7 @@ pub(super) async fn push(url: String, mut received: SpanReceiver, board: SharedB
         }
         let lost = received.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            eprintln!("{lost} spans were not pushed: there were too many at once.");
+            tracing::warn!("{lost} spans were not pushed: there were too many at once");
         }
         let metrics = lock(&board).otlp_metrics(VERSION, started, now());
         let mut result = post(&collector_url(&url, "metrics"), &metrics).await;
@@ -68,8 +68,10 @@ pub(super) async fn push(url: String, mut received: SpanReceiver, board: SharedB
             result = result.and(post(&collector_url(&url, "traces"), &request).await);
         }
         match &result {
-            Err(why) if !has_failed => eprintln!("The collector did not take everything: {why}"),
-            Ok(()) if has_failed => eprintln!("The collector takes everything again."),
+            Err(why) if !has_failed => {
+                tracing::warn!("the collector did not take everything: {why}")
+            }
+            Ok(()) if has_failed => tracing::warn!("the collector takes everything again"),
             _ => {}
         }
         has_failed = result.is_err();
