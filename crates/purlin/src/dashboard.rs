@@ -46,9 +46,10 @@ async fn serve(args: &DashboardArgs) -> anyhow::Result<ExitCode> {
     let address = listener.local_addr()?;
     let token = page::random_hex();
     // In one piece: who reads only the first line may close the pipe then.
-    let text =
+    let advice =
         "Open this address in a browser. It works until this command is stopped with Ctrl-C.";
-    eprint!("http://{address}/?token={token}\n{text}\n");
+    let text = format!("http://{address}/?token={token}\n{advice}\n");
+    eprint!("{text}");
     let board = SharedBoard::default();
     let mut tasks = tokio::task::JoinSet::new();
     let spans = args.otlp.as_ref().map(|url| {
