@@ -103,31 +103,50 @@ function health(session) {
   if (session.last_error && session.last_error[0] >= session.active - 1) return ["failed", "failed"];
   return ["idle", ""];
 }
-function drawTable(table, columns, rows, empty) {
-  const head = h("thead", {}, h("tr", {}, columns.map(([name, num]) => h("th", { scope: "col", class: num ? "num" : "" }, name))));
-  table.replaceChildren(head, h("tbody", {}, rows.length ? rows : h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, empty))));
+// Draws a table. An item is a row with a key and all that it shows; a row that shows the same as before stays.
+function drawTable(table, columns, items, empty) {
+  if (!table.tBodies.length) table.replaceChildren(h("thead", {}, h("tr", {}, columns.map(([name, num]) => h("th", { scope: "col", class: num ? "num" : "" }, name)))), h("tbody", {}));
+  const body = table.tBodies[0];
+  const all = items.length ? items : [{ key: "", shown: "", make: () => h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, empty)) }];
+  const focused = body.contains(document.activeElement) ? document.activeElement.key : null;
+  const known = new Map([...body.rows].map((row) => [row.key, row]));
+  let at = body.firstElementChild;
+  for (const { key, shown, make } of all) {
+    let row = known.get(key);
+    known.delete(key);
+    if (!row || row.shown !== shown) {
+      const fresh = Object.assign(make(), { key, shown });
+      if (row === at && row) at = fresh;
+      if (row) row.replaceWith(fresh);
+      row = fresh;
+    }
+    if (row === at) at = at.nextElementSibling;
+    else body.insertBefore(row, at);
+    // Drawing again must not take the keyboard's place in a table away.
+    if (key === focused && row !== document.activeElement) row.focus({ preventScroll: true });
+  }
+  for (const row of known.values()) row.remove();
 }
 function drawSessions() {
   $("session-count").textContent = state.session_count > state.sessions.length ? `${state.sessions.length} of ${state.session_count}, the last active first` : "";
-  const rows = state.sessions.map((one) => {
-    const [text, kind] = health(one);
+  const row = (one, text, kind) => {
     const part = one.window ? one.context / one.window : 0;
     const name = one.title || (one.cwd || "").split("/").filter(Boolean).pop() || one.session;
     const choose = () => openLive(one);
     return h("tr", { class: `link ${one.gone ? "gone" : ""} ${open && open.session === one.session ? "sel" : ""}`, tabindex: "0", "aria-label": `Session ${name}, ${text}. Press Enter for its live sequence.`, onclick: choose, onkeydown: (event) => { if (event.key === "Enter") { event.preventDefault(); choose(); } } },
       h("td", {}, h("span", { class: `state ${kind}` }, text)), h("td", { title: one.cwd || one.session }, name), h("td", { class: "num" }, one.pid), h("td", {}, one.mode || ""), h("td", {}, one.model || ""), h("td", {}, one.window ? [h("span", { class: "fill" }, h("i", { class: part > 0.9 ? "full" : part > 0.7 ? "much" : "", style: { width: `${Math.min(100, part * 100)}%` } })), `${Math.round(part * 100)} %`] : ""), h("td", { class: "num" }, `${thousands(one.tokens_in)} / ${thousands(one.tokens_out)}`), h("td", { class: "num" }, one.cost ? money(one.cost) : ""), h("td", { class: "num" }, one.turns, one.failed ? h("span", { class: "bad" }, ` (${one.failed} failed)`) : ""), h("td", { class: "bad", title: one.last_error ? one.last_error[1] : "" }, one.last_error ? one.last_error[1] : ""), h("td", { class: "num" }, one.memory ? bytes(one.memory) : ""));
+  };
+  const items = state.sessions.map((one) => {
+    const [text, kind] = health(one);
+    const isOpen = open && open.session === one.session;
+    return { key: `${one.pid} ${one.session}`, shown: JSON.stringify([{ ...one, active: 0, memory: bytes(one.memory) }, text, isOpen]), make: () => row(one, text, kind) };
   });
-  keepFocus($("sessions"), () => drawTable($("sessions"), [["State"], ["Session"], ["Process", 1], ["Mode"], ["Model"], ["Context"], ["Tokens in / out", 1], ["Cost", 1], ["Turns", 1], ["Last error"], ["Memory", 1]], rows, "No sessions yet. They appear here as soon as an editor opens one."));
-}
-// Drawing again must not take the keyboard's place in a table away.
-function keepFocus(table, redraw) {
-  const rows = [...table.querySelectorAll("tbody tr")], at = rows.indexOf(document.activeElement);
-  redraw();
-  if (at >= 0) table.querySelectorAll("tbody tr")[at]?.focus({ preventScroll: true });
+  drawTable($("sessions"), [["State"], ["Session"], ["Process", 1], ["Mode"], ["Model"], ["Context"], ["Tokens in / out", 1], ["Cost", 1], ["Turns", 1], ["Last error"], ["Memory", 1]], items, "No sessions yet. They appear here as soon as an editor opens one.");
 }
 function drawProcesses() {
-  const rows = [...state.processes].sort((a, b) => !!a.ended - !!b.ended || b.started - a.started).map((one) => h("tr", { class: one.ended ? "gone" : "" }, h("td", {}, h("span", { class: `state ${one.ended ? "" : "runs"}` }, one.ended ? "ended" : "running")), h("td", { class: "num" }, one.pid), h("td", {}, `${one.program} ${one.version}`), h("td", {}, one.parent), h("td", { title: one.cwd }, one.cwd), h("td", { class: "num" }, one.sessions), h("td", { class: "num" }, one.memory ? bytes(one.memory) : ""), h("td", { class: "num" }, one.ended ? "" : `${(one.load * 100).toFixed(1)} %`), h("td", { class: "num" }, duration((one.ended || state.now) - one.started))));
-  drawTable($("processes"), [["State"], ["Number", 1], ["Program"], ["Started by"], ["Folder"], ["Sessions", 1], ["Memory", 1], ["CPU", 1], ["For", 1]], rows, "No agent of yours runs now. Start one in your editor.");
+  const row = (one) => h("tr", { class: one.ended ? "gone" : "" }, h("td", {}, h("span", { class: `state ${one.ended ? "" : "runs"}` }, one.ended ? "ended" : "running")), h("td", { class: "num" }, one.pid), h("td", {}, `${one.program} ${one.version}`), h("td", {}, one.parent), h("td", { title: one.cwd }, one.cwd), h("td", { class: "num" }, one.sessions), h("td", { class: "num" }, one.memory ? bytes(one.memory) : ""), h("td", { class: "num" }, one.ended ? "" : `${(one.load * 100).toFixed(1)} %`), h("td", { class: "num" }, duration((one.ended || state.now) - one.started)));
+  const items = [...state.processes].sort((a, b) => !!a.ended - !!b.ended || b.started - a.started).map((one) => ({ key: one.pid, shown: JSON.stringify([one, one.ended || state.now]), make: () => row(one) }));
+  drawTable($("processes"), [["State"], ["Number", 1], ["Program"], ["Started by"], ["Folder"], ["Sessions", 1], ["Memory", 1], ["CPU", 1], ["For", 1]], items, "No agent of yours runs now. Start one in your editor.");
 }
 function openLive(session) {
   open = session;
