@@ -4,7 +4,7 @@
 //! could run any program, are not read; the user's own configuration is, with the credential helper.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use process::{Spec, Tail};
@@ -40,11 +40,30 @@ impl Drop for Scratch {
     }
 }
 
+/// Checks that branches and objects are the repository's own: a project could show those of another repository through links.
+fn check_own(common: &Path, branch: &str) -> Result<(), String> {
+    let Ok(real) = common.canonicalize() else { return Ok(()) };
+    let reference = Path::new("refs/heads").join(branch);
+    let parts = [Path::new("objects"), reference.parent().unwrap_or(&reference)];
+    let is_own = |part: &&Path| match real.join(part).canonicalize() {
+        Ok(found) => found == real.join(part),
+        Err(_) => true,
+    };
+    match parts.iter().all(is_own) {
+        true => Ok(()),
+        false => Err(
+            "parts of this repository are links, so they may belong to another one; the user can push with git"
+                .to_owned(),
+        ),
+    }
+}
+
 impl Push {
     /// Plans to push the current branch.
     pub(super) fn plan(remote: &Remote) -> Result<Push, String> {
         let (branch, commit) =
             remote.head().ok_or("the current branch has no commit, or there is no branch")?;
+        check_own(&remote.common, &branch)?;
         Ok(Push { address: remote.push_address()?, remote: remote.clone(), branch, commit })
     }
 
@@ -123,5 +142,37 @@ impl Push {
         let status = status.map_err(|err| err.to_string())?;
         let said = tail.text().replace(&self.remote.push_url, &self.address);
         if status.success() { Ok(said) } else { Err(format!("git push failed:\n{said}")) }
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // R: T6
+    #[test]
+    fn branch_of_another_repository_is_not_pushed() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let commit = "0123456789abcdef0123456789abcdef01234567\n";
+        for name in ["private", "evil"] {
+            std::fs::create_dir_all(top.join(name).join(".git/refs/heads")).unwrap();
+            std::fs::create_dir_all(top.join(name).join(".git/objects")).unwrap();
+            std::fs::write(top.join(name).join(".git/HEAD"), "ref: refs/heads/main\n").unwrap();
+            std::fs::write(top.join(name).join(".git/refs/heads/main"), commit).unwrap();
+            let config = "[remote \"origin\"]\n\turl = https://github.com/evil/r\n";
+            std::fs::write(top.join(name).join(".git/config"), config).unwrap();
+        }
+        let plan = || Push::plan(&Remote::find(&top.join("evil"), &[]).unwrap());
+        assert_eq!(plan().unwrap().branch, "main");
+        for part in ["refs/heads", "objects"] {
+            let own = top.join("evil/.git").join(part);
+            std::fs::rename(&own, top.join("aside")).unwrap();
+            std::os::unix::fs::symlink(top.join("private/.git").join(part), &own).unwrap();
+            assert!(plan().unwrap_err().contains("are links"), "{part}");
+            std::fs::remove_file(&own).unwrap();
+            std::fs::rename(top.join("aside"), &own).unwrap();
+        }
     }
 }
