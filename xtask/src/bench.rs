@@ -16,10 +16,12 @@ mod life;
 mod mcp;
 mod model;
 mod programs;
+mod pty;
 mod sandbox;
 mod seeing;
 mod stream;
 mod table;
+mod terminals;
 
 use anyhow::{Context, Result};
 
@@ -46,6 +48,7 @@ const BENCHES: [Bench; 16] = [
     ("seeing", seeing::seeing),
     ("model", model::model),
     ("chat", chat::chat),
+    ("terminals", terminals::terminals),
 ];
 
 /// The options on the command line.
@@ -105,7 +108,9 @@ fn needs_examples(options: &Options) -> bool {
         Options::Measure(only) => only.as_deref(),
         Options::Count { .. } => None,
     };
-    !only.is_some_and(|only| ["chat", "files", "grep", "instructions", "request"].contains(&only))
+    !only.is_some_and(|only| {
+        ["chat", "files", "grep", "instructions", "request", "terminals"].contains(&only)
+    })
 }
 
 #[cfg(test)]
