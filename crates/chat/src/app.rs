@@ -3,10 +3,12 @@
 //! `app::typing` handles keys, `app::link` the connection and the session, `app::slash` the client's own commands, `app::view`
 //! draws the live area. `talk` carries out the commands and `run` moves events and frames.
 
+mod linear;
 mod link;
 mod rewind;
 mod slash;
 mod typing;
+mod vi;
 mod view;
 
 use std::collections::VecDeque;
@@ -49,7 +51,7 @@ pub struct AppOptions {
     pub history: String,
     /// The session to load, if not a new one.
     pub session: Option<String>,
-    /// Whether everything is printed in order, without anything that moves, for screen readers.
+    /// Whether lines are typed and printed, and nothing moves: for screen readers, and for terminals without a cursor.
     pub is_linear: bool,
     /// Whether the input has the keys of vi.
     pub has_vi_keys: bool,
@@ -66,6 +68,8 @@ pub struct AppOptions {
 pub enum Event {
     /// The terminal sent something.
     Input(Input),
+    /// A line was typed on a terminal without a cursor.
+    Line(String),
     /// The terminal has so many columns and rows.
     Resize(usize, usize),
     /// Time has passed.
@@ -121,18 +125,22 @@ pub enum Command {
         /// How long to wait before.
         after: Duration,
         /// The session to continue.
-        session: Option<schema::SessionId>,
+        session: Option<Continued>,
     },
     /// Kill the agent; a `Lost` follows.
     Kill,
     /// Send a prompt.
     Prompt(String),
+    /// Send the last prompt again, to join its turn.
+    PromptAgain,
     /// Add a message to the turn.
     Steer(String),
     /// Cancel the turn.
     Cancel,
     /// Answer a question about permission.
     Answer(u64, schema::RequestPermissionOutcome),
+    /// The same, and add this message to the turn, so that the model has it before it continues.
+    AnswerWithReason(u64, schema::RequestPermissionOutcome, String),
     /// Answer another question.
     AnswerForm(u64, schema::CreateElicitationResponse),
     /// Change the mode.
@@ -169,6 +177,17 @@ pub enum Command {
     Quit,
 }
 
+/// The session that a new connection continues.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Continued {
+    /// Its id.
+    pub id: schema::SessionId,
+    /// Whether its history is on the screen.
+    pub is_shown: bool,
+    /// The number of the last update that was shown, if the agent numbers them.
+    pub last_seq: Option<u64>,
+}
+
 /// How a session is opened.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OpenHow {
@@ -176,6 +195,8 @@ pub enum OpenHow {
     New,
     /// With its history.
     Load(schema::SessionId),
+    /// Without its history.
+    Resume(schema::SessionId),
     /// As a copy.
     Fork(schema::SessionId),
 }
@@ -201,6 +222,8 @@ enum Dialog {
     Options(Picker<schema::SessionConfigId>),
     Mode(Picker<schema::SessionModeId>),
     Sessions(Picker<schema::SessionId>),
+    /// A new title for a session.
+    Rename(schema::SessionId, FormDialog),
     Login(Picker<schema::AuthMethodId>),
     History(Picker<String>),
     /// Continue the turn that was interrupted?
@@ -236,10 +259,16 @@ pub struct App {
     cwd: PathBuf,
     branch: Option<String>,
     is_linear: bool,
+    /// The open dialog was printed.
+    is_announced: bool,
+    /// The terminal shows what is being sent.
+    is_echoed: bool,
     has_vi_keys: bool,
     key_map: KeyMap,
     /// The input takes commands of vi instead of text.
     is_vi_normal: bool,
+    /// The operator of vi that waits for a motion.
+    vi_operator: Option<char>,
     now: u64,
     last_key: u64,
     /// When Ctrl-C or Esc was pressed that needs a second one.
@@ -249,6 +278,8 @@ pub struct App {
     history: History,
     dialog: Option<Dialog>,
     waiting: VecDeque<Waiting>,
+    /// What is being added to the turn, and whether it is on the screen: the agent may repeat it.
+    steered: VecDeque<(String, bool)>,
     link: Link,
     /// Why the connection was lost.
     trouble: String,
@@ -259,6 +290,10 @@ pub struct App {
     /// The session whose history is arriving.
     loading: Option<schema::SessionId>,
     replay: link::Replay,
+    /// Updates of sessions that are not open yet.
+    early: Vec<schema::SessionNotification>,
+    /// How a session is being opened.
+    opening: Option<OpenHow>,
     turn: Option<Turn>,
     was_interrupted: bool,
     /// The list of messages that is arriving for `/rewind`.
@@ -266,6 +301,10 @@ pub struct App {
     queued: VecDeque<String>,
     files: Vec<String>,
     has_asked_for_files: bool,
+    /// What completes the word at the cursor, with explanations.
+    offers: Vec<(String, String)>,
+    /// The word that files were searched for, and among how many.
+    searched: Option<(String, usize)>,
     /// The selected entry of the completion; `None` while it is closed by Esc.
     completion: Option<usize>,
     commands: Vec<Command>,
@@ -282,9 +321,12 @@ impl App {
             cwd: options.cwd,
             branch: options.branch,
             is_linear: options.is_linear,
+            is_announced: false,
+            is_echoed: false,
             has_vi_keys: options.has_vi_keys,
             key_map: options.key_map,
             is_vi_normal: false,
+            vi_operator: None,
             now: 0,
             last_key: 0,
             warned: None,
@@ -293,6 +335,7 @@ impl App {
             history: History::parse(&options.history),
             dialog: None,
             waiting: VecDeque::new(),
+            steered: VecDeque::new(),
             link: Link::Connecting(0),
             trouble: String::new(),
             agent: None,
@@ -300,20 +343,24 @@ impl App {
             titles: Vec::new(),
             loading: None,
             replay: link::Replay::default(),
+            early: Vec::new(),
+            opening: None,
             turn: None,
             was_interrupted: false,
             listing: None,
             queued: VecDeque::new(),
             files: Vec::new(),
             has_asked_for_files: false,
+            offers: Vec::new(),
+            searched: None,
             completion: Some(0),
             commands: Vec::new(),
         };
         app.conversation.set_images(options.images);
+        app.conversation.set_linear(options.is_linear);
         options.notices.iter().for_each(|notice| app.say(notice));
         app.loading = options.session.map(schema::SessionId::new);
-        let session = app.loading.clone();
-        app.commands.push(Command::Connect { after: Duration::ZERO, session });
+        app.connect(Duration::ZERO);
         app
     }
 
@@ -325,6 +372,18 @@ impl App {
     /// Returns the finished lines since the last call.
     pub fn take_lines(&mut self) -> Vec<Line> {
         self.conversation.take_lines()
+    }
+
+    /// Returns whether a question or a list is open.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        self.dialog.is_some()
+    }
+
+    /// Returns whether the next line is a prompt that is sent at once.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.dialog.is_none() && self.turn.is_none() && self.link != Link::Connecting(0)
     }
 
     /// Returns whether something moves, so that frames are needed without events.
@@ -353,6 +412,7 @@ impl App {
         self.conversation.set_now(now);
         match event {
             Event::Input(Input::Key(key)) => self.key(key),
+            Event::Line(line) => self.line(&line),
             Event::Input(Input::Paste(text)) => self.paste(&text),
             Event::Input(Input::Background(red, green, blue)) => {
                 let light = u32::from(red) * 2 + u32::from(green) * 5 + u32::from(blue) > 8 * 128;
@@ -387,6 +447,10 @@ impl App {
             Event::Files(files) => self.files = files,
             Event::Edited(text) => self.editor.set(text.trim_end_matches('\n')),
             Event::Notice(text) => self.say(&text),
+        }
+        match self.is_linear {
+            true => self.announce(),
+            false => self.find_offers(),
         }
     }
 
@@ -455,10 +519,7 @@ impl App {
         };
         self.commands.push(Command::Bell(format!("Question: {}", crate::clean::one_line(&title))));
         self.dialog = Some(dialog);
-        if self.is_linear {
-            let lines = self.dialog_lines(usize::MAX);
-            self.conversation.notes(lines);
-        }
+        self.is_announced = false;
     }
 
     fn withdraw(&mut self, id: u64) {

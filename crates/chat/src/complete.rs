@@ -1,7 +1,7 @@
 //! Completion of `@` files and `/` commands: what is being completed, and what fits best. Pure.
 
 /// How many entries are offered.
-pub const OFFERED: usize = 6;
+pub const OFFERED: usize = 50;
 
 /// What the word at the cursor asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! The conversation: updates of a session become finished lines, and what is still moving.
 //!
 //! Items are printed in the order in which they came, each once. An item that still moves keeps the ones after it in the live
-//! area. Pure; time is passed in.
+//! area. Pure; time is passed in. `conversation::calls` prints tool calls.
+
+mod calls;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,11 +16,16 @@ use crate::style::{Line, Span, Style, Theme};
 use crate::text::wrap;
 use crate::tool_view::{ToolView, block_text, duration, indent};
 
+use calls::parent_of;
+
 /// A running call no longer keeps back more lines than this: it is printed as it is, and again when it ends.
 const MAX_WAITING: usize = 400;
 
 /// How many bodies that were shown in part can be shown whole.
 const MAX_FOLDED: usize = 50;
+
+/// How many lines these bodies have together.
+const MAX_FOLDED_LINES: usize = 10_000;
 
 /// Of how many terminals output is stored before a call names them.
 const MAX_UNCLAIMED: usize = 16;
@@ -47,6 +54,8 @@ pub struct Conversation {
     folded: VecDeque<Vec<Line>>,
     plan: Option<schema::Plan>,
     images: ImageProtocol,
+    /// Nothing is shown that moves: a call is printed when it starts and when it ends, a plan with every change.
+    is_linear: bool,
     /// What the last printed item was, for the empty lines between items.
     last: Option<Sort>,
     /// How many updates were shown since the session was opened; see `skip`.
@@ -94,6 +103,7 @@ impl Conversation {
             folded: VecDeque::new(),
             plan: None,
             images: ImageProtocol::None,
+            is_linear: false,
             last: None,
             now: 0,
         }
@@ -117,6 +127,11 @@ impl Conversation {
     /// Sets how images are shown.
     pub fn set_images(&mut self, images: ImageProtocol) {
         self.images = images;
+    }
+
+    /// Sets whether nothing is shown that moves.
+    pub fn set_linear(&mut self, is_linear: bool) {
+        self.is_linear = is_linear;
     }
 
     /// Sets the time, in milliseconds since the client started.
@@ -170,6 +185,10 @@ impl Conversation {
                 let id = update.tool_call_id.clone();
                 self.call_update(update);
                 self.claim(&id);
+            }
+            SessionUpdate::Plan(plan) if self.is_linear => {
+                let lines = plan_lines(&plan);
+                self.add(Item::Lines(Sort::Note, lines));
             }
             SessionUpdate::Plan(plan) => self.plan = Some(plan),
             SessionUpdate::Notice(notice) => {
@@ -271,13 +290,7 @@ impl Conversation {
                 Item::Thought { text, started, is_open } => {
                     (Sort::Thought, self.thought_lines(text, *started, *is_open))
                 }
-                Item::Call(id) => {
-                    let view = self.calls.get(id);
-                    (
-                        Sort::Call,
-                        view.map(|view| view.running(self.now, spinner)).unwrap_or_default(),
-                    )
-                }
+                Item::Call(id) => (Sort::Call, self.running(id, spinner)),
                 Item::Lines(sort, lines) => (*sort, lines.clone()),
             };
             // A message whose first lines are printed brings its own empty lines.
@@ -373,7 +386,9 @@ impl Conversation {
             return;
         }
         self.close_texts();
-        self.calls.insert(id.clone(), ToolView::new(call, self.now));
+        let mut view = ToolView::new(call, self.now);
+        view.parent = parent_of(&view.call).filter(|parent| self.calls.contains_key(parent));
+        self.calls.insert(id.clone(), view);
         self.items.push_back(Item::Call(id));
     }
 
@@ -404,7 +419,8 @@ impl Conversation {
                 None => return,
                 Some(Item::Text { is_open, .. } | Item::Thought { is_open, .. }) => !is_open,
                 Some(Item::Call(id)) => {
-                    self.calls.get(id).is_none_or(ToolView::is_over) || waiting > MAX_WAITING
+                    let is_over = self.calls.get(id).is_none_or(ToolView::is_over);
+                    is_over || self.is_linear || waiting > MAX_WAITING
                 }
                 Some(Item::Lines(..)) => true,
             };
@@ -444,28 +460,6 @@ impl Conversation {
         }
     }
 
-    fn print_call(&mut self, id: &schema::ToolCallId) {
-        let Some(view) = self.calls.get(id) else { return };
-        let mut shown = view.finished(self.now, self.columns, self.theme);
-        if view.is_over() {
-            shown.lines.extend(view.images().filter_map(|image| self.picture(image)));
-            self.calls.remove(id);
-        }
-        if let Some(full) = shown.full {
-            self.fold(full);
-        }
-        self.emit(Sort::Call, shown.lines, false);
-    }
-
-    /// Lets a call be printed although it has not ended.
-    fn release(&mut self, id: &schema::ToolCallId) {
-        let at = self.items.iter().position(|item| matches!(item, Item::Call(call) if call == id));
-        if let (Some(at), Some(view)) = (at, self.calls.get(id)) {
-            let lines = view.finished(self.now, self.columns, self.theme).lines;
-            self.items[at] = Item::Lines(Sort::Call, lines);
-        }
-    }
-
     fn emit(&mut self, sort: Sort, lines: Vec<Line>, is_message: bool) {
         if lines.is_empty() {
             return;
@@ -486,13 +480,6 @@ impl Conversation {
             false => self.done.extend(lines),
         }
         self.last = Some(sort);
-    }
-
-    fn fold(&mut self, body: Vec<Line>) {
-        if self.folded.len() == MAX_FOLDED {
-            self.folded.pop_front();
-        }
-        self.folded.push_back(body);
     }
 
     fn thought_lines(&self, text: &str, started: u64, is_open: bool) -> Vec<Line> {

@@ -250,6 +250,30 @@ impl Editor {
         self.go(self.cursor + end.unwrap_or(rest.len()));
     }
 
+    /// Moves to the start of the next word.
+    pub fn next_word(&mut self) {
+        let rest = &self.text[self.cursor..];
+        let kind = |char: char| (char.is_whitespace(), char.is_alphanumeric() || char == '_');
+        let first = rest.chars().next().map(kind);
+        let after = rest.find(|char| Some(kind(char)) != first).unwrap_or(rest.len());
+        let space = rest[after..].find(|char: char| !char.is_whitespace());
+        let skips = match first {
+            Some((true, _)) => 0,
+            _ => space.unwrap_or(rest.len() - after),
+        };
+        self.go(self.boundary(self.cursor + after + skips));
+    }
+
+    /// Moves behind the last letter.
+    pub fn go_to_end(&mut self) {
+        self.go(self.text.len());
+    }
+
+    /// Deletes what is between two positions of the cursor.
+    pub fn kill_between(&mut self, from: usize, to: usize) {
+        self.killed = self.remove(from, to);
+    }
+
     /// Moves to the start of the line.
     pub fn home(&mut self) {
         self.go(self.line_start());

@@ -1,16 +1,19 @@
-//! A form of the agent: its fields one after the other. Pure.
+//! A form of the agent: all its fields, one of them being filled in. Pure. `form::field` is one field.
+
+mod field;
 
 use std::collections::BTreeMap;
 
-use wire::acp::schema::{
-    self, ElicitationContentValue as Value, ElicitationPropertySchema as Property,
-};
+use wire::acp::schema::{self, ElicitationContentValue as Value};
 
+use self::field::{Field, Input};
 use crate::clean::{clean, one_line};
 use crate::keys::{Key, KeyCode};
-use crate::picker::{Choice, Picked, Picker};
 use crate::style::{Line, Span, Style};
-use crate::text::wrap;
+use crate::text::{fit, wrap};
+
+/// How many options of a list are shown at a time.
+const SHOWN: usize = 8;
 
 /// A form, and which field is being filled in.
 #[derive(Debug)]
@@ -20,24 +23,9 @@ pub struct FormDialog {
     message: String,
     fields: Vec<Field>,
     at: usize,
-    content: BTreeMap<String, Value>,
+    /// Only a yes is wanted: a page to open, or a form without fields.
+    is_confirmation: bool,
     problem: Option<String>,
-}
-
-#[derive(Debug)]
-struct Field {
-    name: String,
-    title: String,
-    is_required: bool,
-    input: FieldInput,
-}
-
-#[derive(Debug)]
-enum FieldInput {
-    Text(String),
-    Integer(String),
-    Number(String),
-    Pick(Picker<Value>),
 }
 
 /// What a key did.
@@ -59,243 +47,212 @@ impl FormDialog {
         request: schema::CreateElicitationRequest,
     ) -> Result<FormDialog, schema::CreateElicitationResponse> {
         let message = clean(&request.message);
-        let fields = match request.mode {
+        let (fields, is_confirmation) = match request.mode {
             schema::ElicitationMode::Form(form) => {
                 let required = form.requested_schema.required.unwrap_or_default();
                 let properties = form.requested_schema.properties.into_iter();
-                properties
-                    .map(|(name, property)| field(name, property, &required))
-                    .collect::<Option<Vec<Field>>>()
+                let fields: Option<Vec<Field>> = properties
+                    .map(|(name, property)| Field::new(name, property, &required))
+                    .collect();
+                match fields {
+                    Some(fields) if fields.is_empty() => (Some(vec![Field::confirmation()]), true),
+                    fields => (fields.map(with_other), false),
+                }
             }
             schema::ElicitationMode::Url(page) => {
-                let title = format!("Open this page: {}", one_line(&page.url));
-                let done = [("I have opened it", true), ("No", false)];
-                let choices =
-                    done.map(|(name, value)| Choice::new(name, "", Value::Boolean(value)));
-                let input = FieldInput::Pick(Picker::new(&title, choices.to_vec(), 1));
-                Some(vec![Field { name: String::new(), title, is_required: true, input }])
+                (Some(vec![Field::page(&one_line(&page.url))]), true)
             }
-            _ => None,
+            _ => (None, false),
         };
         match fields {
-            Some(fields) if !fields.is_empty() => Ok(FormDialog {
-                id,
-                message,
-                fields,
-                at: 0,
-                content: BTreeMap::new(),
-                problem: None,
-            }),
-            _ => Err(response(schema::ElicitationAction::Decline)),
+            Some(fields) => {
+                Ok(FormDialog { id, message, fields, at: 0, is_confirmation, problem: None })
+            }
+            // Unknown fields cannot be filled in.
+            None => Err(response(schema::ElicitationAction::Decline)),
         }
+    }
+
+    /// Makes a form of the client itself, with one text.
+    #[must_use]
+    pub fn text(title: &str, text: &str) -> FormDialog {
+        let fields = vec![Field::text(title, text)];
+        let (id, at, is_confirmation, problem) = (0, 0, false, None);
+        FormDialog { id, message: String::new(), fields, at, is_confirmation, problem }
     }
 
     /// Handles a key.
     pub fn key(&mut self, key: Key) -> FormAnswer {
         self.problem = None;
-        let Some(field) = self.fields.get_mut(self.at) else { return self.accept() };
-        if let FieldInput::Pick(picker) = &mut field.input {
-            return match picker.key(key) {
-                Picked::Chosen(Value::Boolean(false)) if field.name.is_empty() => {
-                    FormAnswer::Done(response(schema::ElicitationAction::Decline))
-                }
-                Picked::Chosen(value) => self.next(Some(value)),
-                // Closing the list of a field that may be empty continues without it.
-                Picked::Closed if !field.is_required && key.code != KeyCode::Esc => self.next(None),
-                Picked::Closed => FormAnswer::Done(response(schema::ElicitationAction::Decline)),
-                Picked::Other(Key { code: KeyCode::Right, .. }, _) if !field.is_required => {
-                    self.next(None)
-                }
-                Picked::Open | Picked::Other(..) => FormAnswer::Open,
-            };
-        }
-        let (FieldInput::Text(text) | FieldInput::Integer(text) | FieldInput::Number(text)) =
-            &mut field.input
-        else {
-            return FormAnswer::Open;
-        };
+        let Some(field) = self.fields.get_mut(self.at) else { return FormAnswer::Open };
         match key.code {
-            KeyCode::Esc => return FormAnswer::Done(response(schema::ElicitationAction::Decline)),
-            KeyCode::Char('c') if key.ctrl => {
-                return FormAnswer::Done(response(schema::ElicitationAction::Decline));
-            }
-            KeyCode::Backspace => {
-                text.pop();
-            }
-            KeyCode::Enter => return self.submit(),
-            KeyCode::Char(char) if !key.ctrl && !key.alt => text.push(char),
-            _ => {}
+            KeyCode::Esc => return done(schema::ElicitationAction::Decline),
+            KeyCode::Char('c') if key.ctrl => return done(schema::ElicitationAction::Cancel),
+            KeyCode::Tab if key.shift => self.at = self.at.saturating_sub(1),
+            KeyCode::Tab => self.at = (self.at + 1).min(self.fields.len() - 1),
+            KeyCode::Enter => return self.enter(),
+            KeyCode::Up if field.is_text() => self.at = self.at.saturating_sub(1),
+            KeyCode::Down if field.is_text() => self.at = (self.at + 1).min(self.fields.len() - 1),
+            _ => field.key(key),
         }
         FormAnswer::Open
+    }
+
+    /// Takes a line that was typed without an editor: the value of the field. An empty line is its default.
+    pub fn line(&mut self, line: &str) -> FormAnswer {
+        self.problem = None;
+        match line.trim() {
+            "/decline" => return done(schema::ElicitationAction::Decline),
+            "/cancel" => return done(schema::ElicitationAction::Cancel),
+            line => {
+                let Some(field) = self.fields.get_mut(self.at) else { return FormAnswer::Open };
+                if let Err(problem) = field.set(line) {
+                    self.problem = Some(problem);
+                    return FormAnswer::Open;
+                }
+            }
+        }
+        self.enter()
     }
 
     /// Adds pasted text to the field.
     pub fn paste(&mut self, pasted: &str) {
-        if let Some(Field {
-            input: FieldInput::Text(text) | FieldInput::Integer(text) | FieldInput::Number(text),
-            ..
-        }) = self.fields.get_mut(self.at)
-        {
-            text.push_str(&one_line(pasted));
+        if let Some(field) = self.fields.get_mut(self.at) {
+            field.paste(&one_line(pasted));
         }
     }
 
-    fn submit(&mut self) -> FormAnswer {
-        let Some(field) = self.fields.get(self.at) else { return self.accept() };
-        let value = match &field.input {
-            FieldInput::Text(text) if text.is_empty() => Ok(None),
-            FieldInput::Text(text) => Ok(Some(Value::String(text.clone()))),
-            FieldInput::Integer(text) if text.is_empty() => Ok(None),
-            FieldInput::Integer(text) => text
-                .trim()
-                .parse()
-                .map(|number| Some(Value::Integer(number)))
-                .map_err(|_| "a whole number"),
-            FieldInput::Number(text) if text.is_empty() => Ok(None),
-            FieldInput::Number(text) => text
-                .trim()
-                .parse()
-                .map(|number| Some(Value::Number(number)))
-                .map_err(|_| "a number"),
-            FieldInput::Pick(_) => Ok(None),
-        };
-        match value {
-            Ok(None) if field.is_required => {
-                self.problem = Some("This field must be filled in.".to_owned());
-                FormAnswer::Open
+    /// Checks the field and goes to the next. After the last one the form is sent, unless a field is missing.
+    fn enter(&mut self) -> FormAnswer {
+        let Some(field) = self.fields.get(self.at) else { return FormAnswer::Open };
+        match field.value() {
+            Err(problem) => {
+                self.problem = Some(problem);
+                return FormAnswer::Open;
             }
-            Ok(value) => self.next(value),
-            Err(wanted) => {
-                self.problem = Some(format!("This must be {wanted}."));
-                FormAnswer::Open
+            Ok(Some(Value::Boolean(false))) if self.is_confirmation => {
+                return done(schema::ElicitationAction::Decline);
+            }
+            // The other field is for those who chose none of the list.
+            Ok(Some(_)) if field.has_other && !field.is_other_chosen() => return self.send(),
+            Ok(_) => {}
+        }
+        if self.at + 1 < self.fields.len() {
+            self.at += 1;
+            return FormAnswer::Open;
+        }
+        self.send()
+    }
+
+    fn send(&mut self) -> FormAnswer {
+        let mut content: BTreeMap<String, Value> = BTreeMap::new();
+        for (at, field) in self.fields.iter().enumerate() {
+            match field.value() {
+                Ok(Some(value)) if !self.is_confirmation => {
+                    content.insert(field.name.clone(), value);
+                }
+                Ok(_) => {}
+                Err(problem) => {
+                    self.at = at;
+                    self.problem = Some(problem);
+                    return FormAnswer::Open;
+                }
             }
         }
+        let accept = schema::ElicitationAcceptAction::new();
+        let accept = if self.is_confirmation { accept } else { accept.content(content) };
+        done(schema::ElicitationAction::Accept(accept))
     }
 
-    fn next(&mut self, value: Option<Value>) -> FormAnswer {
-        if let (Some(value), Some(field)) = (value, self.fields.get(self.at))
-            && !field.name.is_empty()
-        {
-            self.content.insert(field.name.clone(), value);
-        }
-        self.at += 1;
-        // One answer is enough for fields of which all may be empty.
-        let rest_is_free =
-            self.fields[self.at.min(self.fields.len())..].iter().all(|field| !field.is_required);
-        if self.at >= self.fields.len() || rest_is_free && !self.content.is_empty() {
-            return self.accept();
-        }
-        FormAnswer::Open
-    }
-
-    fn accept(&mut self) -> FormAnswer {
-        let content = std::mem::take(&mut self.content);
-        let accept = schema::ElicitationAcceptAction::new().content(content);
-        FormAnswer::Done(response(schema::ElicitationAction::Accept(accept)))
-    }
-
-    /// Returns the lines.
+    /// Returns the lines, at most so many.
     #[must_use]
-    pub fn lines(&self, columns: usize) -> Vec<Line> {
-        let none = Line::default();
-        let style = Style { bold: true, ..Style::ansi(3) };
-        let mut lines: Vec<Line> = self
-            .message
-            .lines()
-            .flat_map(|line| wrap(&Line::of(line, style), columns, &none, &Line::plain("  ")))
-            .collect();
-        let Some(field) = self.fields.get(self.at) else { return lines };
-        match &field.input {
-            FieldInput::Pick(picker) => lines.extend(picker.lines(columns)),
-            FieldInput::Text(text) | FieldInput::Integer(text) | FieldInput::Number(text) => {
-                let line = Line::of(format!("{}: ", field.title), Style::BOLD)
-                    .then(Span::plain(format!("{text}▏")));
-                lines.extend(wrap(&line, columns, &none, &none));
-                let hint = if field.is_required {
-                    "Enter answers, Esc declines"
-                } else {
-                    "Enter answers or skips, Esc declines"
-                };
-                lines.push(Line::of(hint, Style::DIM));
+    pub fn lines(&self, columns: usize, rows: usize) -> Vec<Line> {
+        let mut lines = self.head(columns);
+        let hint = self.hint();
+        let mut body = Vec::new();
+        let mut focus = 0;
+        for (at, field) in self.fields.iter().enumerate() {
+            let is_current = at == self.at;
+            if is_current {
+                focus = body.len();
             }
+            body.extend(field.lines(columns, is_current, SHOWN));
         }
-        lines.extend(
-            self.problem.as_ref().map(|problem| Line::of(problem.as_str(), Style::ansi(1))),
-        );
+        body.extend(self.problem_line());
+        // Around the current field.
+        let room = rows.saturating_sub(lines.len() + 1).max(3);
+        let from = (focus + room / 2).saturating_sub(room).min(body.len().saturating_sub(room));
+        lines.extend(body.into_iter().skip(from).take(room));
+        lines.push(fit(&Line::of(hint, Style::DIM), columns));
         lines
     }
+
+    /// Returns the lines for a terminal without a cursor: the question, and the field that is next.
+    #[must_use]
+    pub fn plain_lines(&self, columns: usize) -> Vec<Line> {
+        let mut lines = if self.at == 0 { self.head(columns) } else { Vec::new() };
+        lines.extend(self.problem_line());
+        if let Some(field) = self.fields.get(self.at) {
+            lines.extend(field.plain_lines(columns));
+        }
+        lines.push(Line::of("/decline declines", Style::DIM));
+        lines
+    }
+
+    fn head(&self, columns: usize) -> Vec<Line> {
+        let style = Style { bold: true, ..Style::ansi(3) };
+        let none = Line::default();
+        let wrapped = |line| wrap(&Line::of(line, style), columns, &none, &Line::plain("  "));
+        self.message.lines().flat_map(wrapped).collect()
+    }
+
+    fn problem_line(&self) -> Option<Line> {
+        self.problem.as_ref().map(|problem| Line::of(problem.as_str(), Style::ansi(1)))
+    }
+
+    fn hint(&self) -> String {
+        let is_whole = |field: &Field| field.has_other && !field.is_other_chosen();
+        let is_last =
+            self.at + 1 >= self.fields.len() || self.fields.get(self.at).is_some_and(is_whole);
+        let enter = if is_last { "Enter answers" } else { "Enter: next" };
+        let input = match self.fields.get(self.at).map(|field| &field.input) {
+            Some(Input::Choice { .. }) => ", ↑ ↓ choose",
+            Some(Input::Several { .. }) => ", ↑ ↓ move, Space marks",
+            Some(Input::Text { .. }) | None => "",
+        };
+        let fields = if self.fields.len() > 1 { ", Tab another field" } else { "" };
+        let esc = if self.message.is_empty() { "closes" } else { "declines" };
+        format!("{enter}{input}{fields}, Esc {esc}")
+    }
+}
+
+/// A list, and a text for those who want none of it, is how agents let a question be answered freely: the list gets an entry for
+/// the text, and choosing another one is the whole answer.
+fn with_other(mut fields: Vec<Field>) -> Vec<Field> {
+    if let [list, text] = &mut fields[..]
+        && matches!(list.input, Input::Choice { .. })
+        && text.is_text()
+        && !list.is_required
+        && !text.is_required
+    {
+        list.add_other(&text.title);
+    }
+    fields
+}
+
+fn done(action: schema::ElicitationAction) -> FormAnswer {
+    FormAnswer::Done(response(action))
 }
 
 fn response(action: schema::ElicitationAction) -> schema::CreateElicitationResponse {
     schema::CreateElicitationResponse::new(action)
 }
 
-/// Returns the field of a property; `None` if its type is unknown.
-fn field(name: String, property: Property, required: &[String]) -> Option<Field> {
-    let is_required = required.contains(&name);
-    let title_of = |title: &Option<String>| one_line(title.as_deref().unwrap_or(&name));
-    // Values and titles are read from the JSON form, which is the same for all kinds of lists.
-    let raw = serde_json::to_value(&property).ok()?;
-    let (title, input) = match &property {
-        Property::Boolean(property) => {
-            let title = title_of(&property.title);
-            let choices = [("Yes", true), ("No", false)];
-            let choices =
-                choices.map(|(label, value)| Choice::new(label, "", Value::Boolean(value)));
-            let selected = usize::from(property.default != Some(true));
-            let picker = Picker::new(&title, choices.to_vec(), selected);
-            (title, FieldInput::Pick(picker))
-        }
-        Property::Integer(property) => {
-            (title_of(&property.title), FieldInput::Integer(String::new()))
-        }
-        Property::Number(property) => {
-            (title_of(&property.title), FieldInput::Number(String::new()))
-        }
-        Property::String(property) => {
-            let title = title_of(&property.title);
-            let choices = choices_of(&raw);
-            let input = match choices.is_empty() {
-                true => FieldInput::Text(raw["default"].as_str().unwrap_or_default().to_owned()),
-                false => {
-                    let hint = if is_required {
-                        "Enter chooses, Esc declines"
-                    } else {
-                        "Enter chooses, → another answer, Esc declines"
-                    };
-                    FieldInput::Pick(Picker::new(&title, choices, 0).hint(hint))
-                }
-            };
-            (title, input)
-        }
-        Property::Array(property) => {
-            let title = title_of(&property.title);
-            let choices = choices_of(&raw["items"]).into_iter().map(|choice| {
-                let value = match choice.value {
-                    Value::String(text) => Value::StringArray(vec![text]),
-                    other => other,
-                };
-                Choice { value, ..choice }
-            });
-            let picker = Picker::new(&title, choices.collect(), 0);
-            (title, FieldInput::Pick(picker))
-        }
-        _ => return None,
-    };
-    Some(Field { name, title, is_required, input })
+/// Returns a line with a mark if it is the current one. The mark is visible without colours.
+fn marked(text: &str, is_current: bool) -> Line {
+    let style = if is_current { Style { bold: true, ..Style::ansi(6) } } else { Style::PLAIN };
+    Line::of(if is_current { "› " } else { "  " }, style).then(Span::new(text, style))
 }
 
-fn choices_of(raw: &serde_json::Value) -> Vec<Choice<Value>> {
-    let plain = raw["enum"].as_array().into_iter().flatten().filter_map(|value| {
-        let text = value.as_str()?;
-        Some(Choice::new(text, "", Value::String(text.to_owned())))
-    });
-    let titled =
-        ["oneOf", "anyOf"].into_iter().flat_map(|name| raw[name].as_array().into_iter().flatten());
-    let titled = titled.filter_map(|value| {
-        let text = value["const"].as_str()?;
-        let title = value["title"].as_str().unwrap_or(text);
-        Some(Choice::new(title, "", Value::String(text.to_owned())))
-    });
-    plain.chain(titled).collect()
-}
+#[cfg(test)]
+mod tests;

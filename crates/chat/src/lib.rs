@@ -1,7 +1,7 @@
 //! The terminal client: shows a conversation with any ACP agent, inline, with the terminal's own scrollback.
 //!
 //! `app` is a pure state machine: events in, commands and lines out. `talk` carries out its commands, `screen` turns lines into
-//! bytes, `tty` is the terminal, and `run` connects them. Below are pure modules that turn untrusted text into styled lines, which
+//! bytes, `tty` is the terminal, and `run` connects them; `plain` does the same without moving the cursor. Below are pure modules that turn untrusted text into styled lines, which
 //! other commands use too: [`clean`] removes what could control a terminal, [`markdown`] renders an answer while it arrives, [`diff`] a
 //! change of a file, [`highlight`] a line of code; [`style`] is what they produce, [`text`] measures and wraps it, and [`color`]
 //! decides which colours a terminal gets.
@@ -24,6 +24,8 @@ pub mod markdown;
 pub mod permission;
 pub mod picker;
 #[cfg(unix)]
+mod plain;
+#[cfg(unix)]
 mod run;
 pub mod screen;
 pub mod style;
@@ -41,4 +43,4 @@ pub use markdown::Markdown;
 #[cfg(unix)]
 pub use run::{ChatOptions, run};
 pub use style::{Color, Line, Span, Style, Theme};
-pub use talk::TalkOptions;
+pub use talk::{AgentAddress, TalkOptions, Token};

@@ -13,6 +13,9 @@ use crate::tool_view::ToolView;
 /// Keys count as answers once the dialog was visible, and nothing was typed, for so many milliseconds.
 const ARM_AFTER: u64 = 400;
 
+/// How many rows of the title are shown if the details repeat it.
+const HEAD_ROWS: usize = 3;
+
 /// A question, and what is visible of it.
 #[derive(Debug)]
 pub struct PermissionDialog {
@@ -42,6 +45,8 @@ pub enum Permitted {
     Open,
     /// The key was typed too early: it belongs to the input.
     TooEarly,
+    /// Nothing is decided, and other details are visible.
+    Scrolled,
     /// This option was chosen, with the reason of a no.
     Chosen(schema::PermissionOptionId, Option<String>),
     /// Nothing was chosen: the answer is no, or "cancelled" if there is no such option.
@@ -117,10 +122,10 @@ impl PermissionDialog {
             KeyCode::Right | KeyCode::Tab => {
                 self.selected = (self.selected + 1) % self.options.len().max(1);
             }
-            KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
-            KeyCode::Down => self.scroll += 1,
-            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
-            KeyCode::PageDown => self.scroll += 10,
+            KeyCode::Up => return self.scrolled(-1),
+            KeyCode::Down => return self.scrolled(1),
+            KeyCode::PageUp => return self.scrolled(-10),
+            KeyCode::PageDown => return self.scrolled(10),
             KeyCode::Char('r' | 'N') if !key.ctrl && !key.alt => self.reason = Some(String::new()),
             KeyCode::Char(typed) if !key.ctrl && !key.alt => {
                 let typed = typed.to_ascii_lowercase();
@@ -131,6 +136,44 @@ impl PermissionDialog {
             _ => {}
         }
         Permitted::Open
+    }
+
+    /// Takes a line that was typed: the key of an option, or `n` and a reason. An empty line decides nothing.
+    #[must_use]
+    pub fn line(&self, line: &str, now: u64) -> Permitted {
+        let line = line.trim();
+        if self.shown.is_none_or(|shown| now.saturating_sub(shown) < ARM_AFTER) {
+            return Permitted::TooEarly;
+        }
+        let (word, reason) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let is_key = |option: &PermissionOption| {
+            word.chars().eq(std::iter::once(option.key))
+                || word == option.key.to_uppercase().to_string()
+        };
+        let option = self.options.iter().find(|option| is_key(option));
+        match option {
+            Some(option) if reason.is_empty() => {
+                Permitted::Chosen(option.option.option_id.clone(), None)
+            }
+            Some(option) if option.option.kind == PermissionOptionKind::RejectOnce => {
+                Permitted::Chosen(option.option.option_id.clone(), Some(reason.trim().to_owned()))
+            }
+            _ => Permitted::Open,
+        }
+    }
+
+    /// Returns the keys of the options.
+    #[must_use]
+    pub fn keys(&self) -> String {
+        let keys: Vec<String> = self.options.iter().map(|option| option.key.to_string()).collect();
+        keys.join(", ")
+    }
+
+    fn scrolled(&mut self, rows: isize) -> Permitted {
+        // Not beyond what can be shown, or scrolling back would seem to do nothing.
+        let last = self.details.iter().map(|line| 1 + line.width() / 20).sum::<usize>();
+        self.scroll = self.scroll.saturating_add_signed(rows).min(last);
+        Permitted::Scrolled
     }
 
     /// Scrolling decides nothing, so it works at once.
@@ -175,31 +218,48 @@ impl PermissionDialog {
         Permitted::Open
     }
 
-    /// Returns the lines, at most so many.
+    /// Returns the lines, at most so many if possible. What is asked is cut at the top and can be scrolled; the answers never are.
     #[must_use]
     pub fn lines(&self, columns: usize, rows: usize) -> Vec<Line> {
         let none = Line::default();
-        let mut head = Line::of("Allow ", Style { bold: true, ..Style::ansi(3) });
-        head.push(Span::new(format!("\"{}\"?", self.title), Style::BOLD));
-        let mut lines = wrap(&head, columns, &none, &Line::plain("  "));
+        let answers = self.answers(columns);
         let bar = Line::of("│ ", Style::DIM);
         let details: Vec<Line> =
             self.details.iter().flat_map(|line| wrap(line, columns, &bar, &bar)).collect();
-        let room = rows.saturating_sub(lines.len() + self.options.len() + 2).max(3);
+        let mut head = Line::of("Allow ", Style { bold: true, ..Style::ansi(3) });
+        head.push(Span::new(format!("\"{}\"?", self.title), Style::BOLD));
+        let mut lines = wrap(&head, columns, &none, &Line::plain("  "));
+        if !details.is_empty() && lines.len() > HEAD_ROWS && rows != usize::MAX {
+            // The details have all of it.
+            lines.truncate(HEAD_ROWS);
+            if let Some(last) = lines.last_mut() {
+                *last = fit(&last.clone().then(Span::plain(" …")), columns);
+            }
+        }
+        let room = rows.saturating_sub(lines.len() + answers.len() + 1).max(3);
         let scroll = self.scroll.min(details.len().saturating_sub(room));
         lines.extend(details.iter().skip(scroll).take(room).cloned());
-        let below = details.len().saturating_sub(scroll + room);
+        let below = details.len().saturating_sub(scroll.saturating_add(room));
         if details.len() > room {
             let note = format!("│ {below} more lines below, {scroll} above (↑ ↓)");
             lines.push(fit(&Line::of(note, Style::DIM), columns));
         }
+        lines.extend(answers);
+        lines
+    }
+
+    /// Returns the options, or the reason that is being typed.
+    fn answers(&self, columns: usize) -> Vec<Line> {
+        let none = Line::default();
         if let Some(reason) = &self.reason {
-            lines.push(
-                Line::of("No, because: ", Style::BOLD).then(Span::plain(format!("{reason}▏"))),
-            );
-            lines.push(Line::of("Enter sends it to the model, Esc goes back", Style::DIM));
+            let line =
+                Line::of("No, because: ", Style::BOLD).then(Span::plain(format!("{reason}▏")));
+            let mut lines = wrap(&line, columns, &none, &none);
+            let hint = "Enter sends it to the model, Esc goes back";
+            lines.push(fit(&Line::of(hint, Style::DIM), columns));
             return lines;
         }
+        let mut lines = Vec::new();
         for (at, option) in self.options.iter().enumerate() {
             let is_selected = at == self.selected;
             let style =

@@ -4,10 +4,13 @@ use crate::clean::one_line;
 use crate::complete::matches;
 use crate::keys::{Key, KeyCode};
 use crate::style::{Line, Span, Style};
-use crate::text::fit;
+use crate::text::{fit, wrap};
 
 /// How many entries are shown at a time.
 const SHOWN: usize = 8;
+
+/// How many entries are printed at most where there is no cursor.
+const NUMBERED: usize = 50;
 
 /// An entry: what is shown, and what it stands for.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,8 +133,48 @@ impl<T: Clone> Picker<T> {
             let place = format!("  {} of {}", self.selected + 1, found.len());
             lines.push(Line::of(place, Style::DIM));
         }
-        lines.push(fit(&Line::of(self.hint.as_str(), Style::DIM), columns));
+        let none = Line::default();
+        lines.extend(wrap(&Line::of(self.hint.as_str(), Style::DIM), columns, &none, &none));
         lines
+    }
+}
+
+/// A list on a terminal without a cursor: its entries have numbers, and lines are typed.
+pub(crate) trait NumberedList {
+    /// Returns the lines with numbers.
+    fn numbered(&self, columns: usize) -> Vec<Line>;
+    /// Selects the entry with this number, from 1; returns false if there is none.
+    fn select(&mut self, number: usize) -> bool;
+    /// Narrows the list to what contains a text.
+    fn narrow(&mut self, text: &str);
+}
+
+impl<T: Clone> NumberedList for Picker<T> {
+    fn numbered(&self, columns: usize) -> Vec<Line> {
+        let found = self.found();
+        let mut texts = vec![self.title.clone()];
+        texts.extend(found.iter().take(NUMBERED).enumerate().map(|(at, choice)| {
+            format!("{}. {}  {}", at + 1, choice.label, choice.detail).trim_end().to_owned()
+        }));
+        if found.len() > NUMBERED {
+            texts.push(format!("{} more", found.len() - NUMBERED));
+        }
+        texts.push("Type a number, a text to search, or an empty line to close.".to_owned());
+        let none = Line::default();
+        texts.iter().flat_map(|text| wrap(&Line::plain(text), columns, &none, &none)).collect()
+    }
+
+    fn select(&mut self, number: usize) -> bool {
+        let is_there = (1..=self.found().len()).contains(&number);
+        if is_there {
+            self.selected = number - 1;
+        }
+        is_there
+    }
+
+    fn narrow(&mut self, text: &str) {
+        self.filter = one_line(text);
+        self.selected = 0;
     }
 }
 

@@ -1,6 +1,7 @@
 //! Runs the client on a terminal: keys and the agent's events go to `app`, its frames to the screen.
 
-use std::io;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
@@ -16,8 +17,9 @@ use crate::files;
 use crate::image::ImageProtocol;
 use crate::keymap::KeyMap;
 use crate::keys::{Input, KeyParser};
+use crate::plain::Plain;
 use crate::screen::Screen;
-use crate::talk::{Talk, TalkOptions};
+use crate::talk::{AgentAddress, Talk, TalkOptions};
 use crate::tty::{ASK_ATTRIBUTES, ASK_BACKGROUND, ASK_SIZE, Tty};
 
 /// The shortest time between two frames.
@@ -53,7 +55,7 @@ pub struct ChatOptions {
     pub temporary: PathBuf,
     /// The session to load.
     pub session: Option<String>,
-    /// Prints everything in order, for screen readers.
+    /// Lines are typed and printed, and nothing moves: for screen readers, and for terminals without a cursor.
     pub is_linear: bool,
     /// The input has the keys of vi.
     pub has_vi_keys: bool,
@@ -70,7 +72,7 @@ pub struct ChatOptions {
 /// # Errors
 /// Fails if stdin and stdout are not a terminal.
 pub async fn run(mut options: ChatOptions) -> io::Result<ExitCode> {
-    let tty = Tty::open()?;
+    let tty = if options.is_linear { Tty::plain()? } else { Tty::open()? };
     let (columns, rows) = tty.size();
     let history = options.history.as_ref();
     let history =
@@ -88,11 +90,14 @@ pub async fn run(mut options: ChatOptions) -> io::Result<ExitCode> {
         key_map: std::mem::take(&mut options.key_map),
         notices: std::mem::take(&mut options.notices),
     });
-    let screen = Screen::new(options.level, columns, rows);
-    let started = Instant::now();
     let cells = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
     options.talk.terminal = TerminalSize { columns: cells(columns), rows: cells(rows) };
     let talk = Talk::new(options.talk.clone());
+    if options.is_linear {
+        return Plain::new(options, tty, app, talk).run().await;
+    }
+    let screen = Screen::new(options.level, columns, rows);
+    let started = Instant::now();
     let client = Client {
         options,
         tty,
@@ -289,7 +294,7 @@ impl Client {
             for command in commands {
                 match command {
                     Command::Quit => self.is_over = true,
-                    Command::SaveHistory(text) => self.save_history(&text),
+                    Command::SaveHistory(text) => save_history(&self.options, &text),
                     Command::Suspend => self.suspend()?,
                     Command::Clear => {
                         self.screen.leave();
@@ -314,17 +319,6 @@ impl Client {
         let text = crate::clean::one_line(text);
         let text: String = text.chars().take(120).collect();
         self.tty.write(&format!("\u{1b}]9;{text}\u{7}\u{7}"))
-    }
-
-    fn save_history(&self, text: &str) {
-        let Some(file) = &self.options.history else { return };
-        let saved = file
-            .parent()
-            .map_or(Ok(()), std::fs::create_dir_all)
-            .and_then(|()| std::fs::write(file, text));
-        if let Err(err) = saved {
-            tracing::warn!(%err, file = %file.display(), "cannot store past prompts");
-        }
     }
 
     /// Gives the terminal back, runs something on it, and takes it again.
@@ -382,15 +376,13 @@ impl Client {
 
     /// Runs the agent's own log-in on the terminal, then opens a session.
     async fn log_in(&mut self, args: Vec<String>, env: Vec<(String, String)>) -> io::Result<()> {
-        let Some((program, own_args)) = self.options.talk.agent.split_first() else {
-            return Ok(());
+        let spec = match login_spec(&self.options.talk, args, env) {
+            Ok(spec) => spec,
+            Err(text) => {
+                self.handle(Event::Notice(text));
+                return Ok(());
+            }
         };
-        // The method's arguments replace those of the agent; without any, the agent's are used.
-        let args = if args.is_empty() { own_args.to_vec() } else { args };
-        let mut spec = Spec::new(program, &self.options.talk.cwd).args(args);
-        for (name, value) in env {
-            spec = spec.env(name, value);
-        }
         self.release()?;
         let ended = process::run_on_terminal(&spec).await;
         self.take_back()?;
@@ -406,7 +398,7 @@ impl Client {
 
     async fn end(mut self) -> io::Result<ExitCode> {
         if let Some(history) = self.app.history_with_draft() {
-            self.save_history(&history);
+            save_history(&self.options, &history);
         }
         let bytes = self.screen.leave();
         // The terminal may be gone.
@@ -417,7 +409,41 @@ impl Client {
     }
 }
 
-async fn at(time: Option<Instant>) {
+/// Stores the past prompts. They may hold what nobody else should read.
+pub(crate) fn save_history(options: &ChatOptions, text: &str) {
+    let Some(file) = &options.history else { return };
+    let write = || {
+        file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(file)?.write_all(text.as_bytes())
+    };
+    let saved = write();
+    if let Err(err) = saved {
+        tracing::warn!(%err, file = %file.display(), "cannot store past prompts");
+    }
+}
+
+/// Returns the agent's own program, as a method to log in starts it: with more arguments and variables.
+///
+/// # Errors
+/// Says why it cannot be started here.
+pub(crate) fn login_spec(
+    options: &TalkOptions,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+) -> Result<Spec, String> {
+    let AgentAddress::Program(words) = &options.agent else {
+        return Err("Log in on the server: this method runs the agent's own program.".to_owned());
+    };
+    let Some((program, own_args)) = words.split_first() else {
+        return Err("No agent to start.".to_owned());
+    };
+    let spec = Spec::new(program, &options.cwd).args(own_args).args(args);
+    Ok(env.into_iter().fold(spec, |spec, (name, value)| spec.env(name, value)))
+}
+
+pub(crate) async fn at(time: Option<Instant>) {
     match time {
         Some(time) => pin!(sleep_until(time)).await,
         None => std::future::pending().await,

@@ -3,16 +3,14 @@
 //! Every call is a task in a `JoinSet`, so nothing here waits for the agent alone. Dropping [`Talk`] kills the agent.
 
 mod calls;
+mod start;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{
-    Caller, Connection, FormQuestion, Grace, Host, HostOptions, LastWords, Permission,
-    PermissionQuestion, Spec, TerminalOutput,
-};
+use client::{Caller, Connection, FormQuestion, Grace, PermissionQuestion, TerminalOutput};
 use process::TerminalSize;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
@@ -21,17 +19,17 @@ use wire::acp::schema;
 use crate::app::{Agent, Command, Event};
 use crate::files;
 
+pub use start::{AgentAddress, Token};
+use start::{Refusal, Started, end_text, start};
+
 /// An agent that has not answered `initialize` by then is reported.
 const SLOW: Duration = Duration::from_secs(5);
-
-/// And after this time it is given up. Some agents need many seconds to start on a busy machine.
-const INITIALIZE: Duration = Duration::from_secs(30);
 
 /// How to reach the agent.
 #[derive(Debug, Clone)]
 pub struct TalkOptions {
-    /// Its program and arguments.
-    pub agent: Vec<String>,
+    /// Where it is.
+    pub agent: AgentAddress,
     /// The project.
     pub cwd: PathBuf,
     /// Whether the agent gets files and terminals from us. One that has its own sandbox does not need them.
@@ -61,26 +59,10 @@ pub struct Talk {
     written: mpsc::Receiver<TerminalOutput>,
     agent: Option<Arc<Agent>>,
     session: Option<schema::SessionId>,
+    /// The last prompt to an agent on a server, and its key: sent again after a lost connection, it joins its turn.
+    prompt: Option<(String, String)>,
     /// Reports an agent that does not answer.
     slow: Option<AbortHandle>,
-}
-
-/// A started agent.
-#[derive(Debug)]
-struct Started {
-    connection: Connection,
-    asked: mpsc::Receiver<PermissionQuestion>,
-    elicited: mpsc::Receiver<FormQuestion>,
-    written: mpsc::Receiver<TerminalOutput>,
-    agent: Agent,
-    session: Option<schema::SessionId>,
-}
-
-/// Why an agent could not be used.
-#[derive(Debug)]
-struct Refusal {
-    reason: String,
-    can_retry: bool,
 }
 
 impl Talk {
@@ -104,6 +86,7 @@ impl Talk {
             written,
             agent: None,
             session: None,
+            prompt: None,
             slow: None,
         }
     }
@@ -123,6 +106,7 @@ impl Talk {
                 biased;
                 update = update => match update {
                     Some(update) => match update.read() {
+                        Ok(notification) if self.is_own_prompt(&notification) => None,
                         Ok(notification) => Some(Event::Update(Box::new(notification))),
                         Err(err) => {
                             tracing::debug!(%err, "an update is not shown");
@@ -170,7 +154,7 @@ impl Talk {
         match command {
             Command::Connect { after, session } => {
                 self.disconnect();
-                self.connecting.spawn(connect(self.options.clone(), after, session));
+                self.connecting.spawn(start(self.options.clone(), after, session));
                 let slow = self.calls.spawn(async move {
                     tokio::time::sleep(after + SLOW).await;
                     Event::Slow
@@ -302,6 +286,15 @@ impl Talk {
         Event::Elicited(id, Box::new(request))
     }
 
+    /// Returns whether an update repeats the prompt that the user sees already.
+    fn is_own_prompt(&self, notification: &schema::SessionNotification) -> bool {
+        let schema::SessionUpdate::UserMessageChunk(chunk) = &notification.update else {
+            return false;
+        };
+        let id = chunk.message_id.as_ref();
+        self.prompt.as_ref().is_some_and(|(_, key)| id.is_some_and(|id| *id.0 == **key))
+    }
+
     fn next_question(&mut self) -> u64 {
         self.last_question += 1;
         self.last_question
@@ -310,86 +303,6 @@ impl Talk {
     fn caller(&self) -> Option<Caller> {
         self.connection.as_ref().map(Connection::caller)
     }
-}
-
-/// Starts the agent and initializes it.
-async fn connect(
-    options: TalkOptions,
-    after: Duration,
-    session: Option<schema::SessionId>,
-) -> Result<Started, Refusal> {
-    tokio::time::sleep(after).await;
-    let fatal = |reason: String| Refusal { reason, can_retry: false };
-    let Some((program, args)) = options.agent.split_first() else {
-        return Err(fatal("No agent to start.".to_owned()));
-    };
-    // One question is shown at a time. If a channel is full, the agent waits for its answers.
-    let ((questions, asked), (forms, elicited)) = (mpsc::channel(16), mpsc::channel(4));
-    // If this one is full, output is not shown.
-    let (output, written) = mpsc::channel(256);
-    let host = Host::new(HostOptions {
-        files: options.offers_files,
-        terminals: options.offers_files,
-        cwd: options.cwd.clone(),
-        permission: Permission::Ask(questions),
-    });
-    let host = host
-        .with_forms(forms)
-        .with_roots(vec![options.cwd.clone()])
-        .with_terminal_size(options.terminal)
-        .with_live_output()
-        .with_terminal_output(output);
-    let spec = Spec::new(program, &options.cwd).args(args);
-    let connection = Connection::start(&spec, host)
-        .map_err(|err| fatal(format!("Cannot start the agent: {}", with_sources(&err))))?;
-    let info = schema::Implementation::new(options.name, options.version);
-    let initialized = tokio::time::timeout(INITIALIZE, connection.initialize(info)).await;
-    let response = match initialized {
-        Ok(Ok(response)) => response,
-        Ok(Err(client::Error::AgentGone { .. })) => {
-            let words = connection.last_words().await;
-            return Err(Refusal { reason: end_text(&words), can_retry: true });
-        }
-        Ok(Err(err)) => return Err(fatal(with_sources(&err))),
-        Err(_elapsed) => {
-            let seconds = INITIALIZE.as_secs();
-            let reason = format!(
-                "The agent did not answer `initialize` within {seconds} s. Is `{program}` an ACP agent?"
-            );
-            return Err(Refusal { reason, can_retry: true });
-        }
-    };
-    let agent = agent_of(response, program);
-    Ok(Started { connection, asked, elicited, written, agent, session })
-}
-
-fn agent_of(response: schema::InitializeResponse, program: &str) -> Agent {
-    let raw = serde_json::to_value(&response).unwrap_or_default();
-    let steers = |value: &serde_json::Value| value["_meta"]["steering"]["supported"] == true;
-    let can_steer = steers(&raw) || steers(&raw["agentCapabilities"]);
-    let (name, version) = match response.agent_info {
-        Some(info) => (info.title.unwrap_or(info.name), info.version),
-        None => (program.to_owned(), String::new()),
-    };
-    Agent {
-        name,
-        version,
-        capabilities: response.agent_capabilities,
-        auth_methods: response.auth_methods,
-        can_steer,
-    }
-}
-
-/// Says how an agent ended: its exit status and its last lines on stderr.
-fn end_text(words: &LastWords) -> String {
-    let status = words.status.map(|status| format!(" ({status})")).unwrap_or_default();
-    let mut text = format!("The connection to the agent was lost{status}.");
-    let lines: Vec<&str> = words.stderr.trim().lines().collect();
-    for line in &lines[lines.len().saturating_sub(8)..] {
-        text.push('\n');
-        text.push_str(line);
-    }
-    text
 }
 
 /// Returns an error with its causes, as one sentence.

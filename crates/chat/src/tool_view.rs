@@ -27,6 +27,8 @@ const SLOW: Duration = Duration::from_secs(2);
 pub struct ToolView {
     /// The call with all its updates.
     pub call: schema::ToolCall,
+    /// The call whose subagent made this one.
+    pub parent: Option<schema::ToolCallId>,
     /// What its command wrote so far, if the agent sends that.
     live: String,
     /// Milliseconds since the start of the client when it was first seen, and when it ended.
@@ -47,7 +49,8 @@ impl ToolView {
     /// Starts with the first update.
     #[must_use]
     pub fn new(call: schema::ToolCall, now: u64) -> ToolView {
-        let mut view = ToolView { call, live: String::new(), started: now, ended: None };
+        let mut view =
+            ToolView { call, parent: None, live: String::new(), started: now, ended: None };
         view.note_end(now);
         view
     }
@@ -182,8 +185,8 @@ impl ToolView {
         }
         let hidden = output.len().saturating_sub(OUTPUT_LINES);
         if hidden > 1 {
-            let note = format!("… {hidden} more lines above (Ctrl-O)");
-            shown.lines.push(indent(&Line::of(note, Style::DIM)));
+            let note = format!("… {hidden} more lines (Ctrl-O, /expand)");
+            shown.lines.push(fit(&indent(&Line::of(note, Style::DIM)), columns));
             shown.full =
                 Some(output.iter().map(|line| Line::of(line.as_str(), Style::DIM)).collect());
         }
@@ -241,6 +244,9 @@ fn verb(kind: ToolKind) -> &'static str {
 }
 
 pub(crate) fn indent(line: &Line) -> Line {
+    if line.picture().is_some() {
+        return line.clone();
+    }
     let mut indented = Line::plain("  ");
     indented.extend(line.spans().to_vec());
     indented

@@ -1,4 +1,4 @@
-//! The terminal itself: raw mode, its size, its bytes. The only module that touches it.
+//! The terminal itself: its mode, its size, its bytes. The only module that touches it.
 //!
 //! Everything is undone when [`Tty`] is dropped, however the program ends short of SIGKILL.
 
@@ -23,7 +23,7 @@ pub(crate) const ASK_ATTRIBUTES: &str = "\u{1b}[c";
 /// Asks for the last row and column: the cursor goes there, is reported, and returns.
 pub(crate) const ASK_SIZE: &str = "\u{1b}7\u{1b}[9999;9999H\u{1b}[6n\u{1b}8";
 
-/// A terminal in raw mode.
+/// A terminal, in raw mode or as it was.
 #[derive(Debug)]
 pub(crate) struct Tty {
     input: AsyncFd<std::os::fd::OwnedFd>,
@@ -35,14 +35,19 @@ pub(crate) struct Tty {
 impl Tty {
     /// Takes over the terminal on stdin and stdout. Needs a tokio runtime.
     pub(crate) fn open() -> io::Result<Tty> {
+        let mut tty = Tty::plain()?;
+        tty.enter()?;
+        Ok(tty)
+    }
+
+    /// Uses the terminal on stdin and stdout as it is: it edits lines itself.
+    pub(crate) fn plain() -> io::Result<Tty> {
         let stdin = io::stdin();
         let before = termios::tcgetattr(&stdin)?;
         let input = stdin.as_fd().try_clone_to_owned()?;
         #[expect(deprecated, reason = "sound with an owned descriptor; its successor is unsafe")]
         let input = AsyncFd::with_interest(input, Interest::READABLE)?;
-        let mut tty = Tty { input, output: io::stdout(), before, is_raw: false };
-        tty.enter()?;
-        Ok(tty)
+        Ok(Tty { input, output: io::stdout(), before, is_raw: false })
     }
 
     /// Switches to raw mode.

@@ -20,6 +20,9 @@ pub enum Error {
     /// The agent on a server cannot be reached. The text has neither the address nor the token.
     #[error("cannot reach the server: {0}")]
     Remote(String),
+    /// The server or its address is wrong, and will be at the next try. The text has neither the address nor the token.
+    #[error("cannot connect to the server: {0}")]
+    RemoteRefused(String),
     /// The agent did not answer `initialize` in time.
     #[error("the agent did not answer `initialize` within {seconds} s{}", last_output(stderr))]
     AgentSilent {

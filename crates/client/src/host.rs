@@ -82,6 +82,7 @@ pub struct Host {
     roots: Option<Arc<Roots>>,
     /// The files that a tool call was allowed to change, if other writes are asked for.
     writes: Option<Writes>,
+    has_login: bool,
     meta: Option<schema::Meta>,
 }
 
@@ -90,7 +91,15 @@ impl Host {
     #[must_use]
     pub fn new(options: HostOptions) -> Host {
         let terminals = Terminals::new(options.cwd.clone());
-        Host { options, terminals, forms: None, roots: None, writes: None, meta: None }
+        Host {
+            options,
+            terminals,
+            forms: None,
+            roots: None,
+            writes: None,
+            has_login: false,
+            meta: None,
+        }
     }
 
     /// Passes the agent's questions to the receiver of this channel. When the channel is full, the agent waits.
@@ -130,6 +139,13 @@ impl Host {
         self
     }
 
+    /// Announces that the user can log in by running the agent in a terminal.
+    #[must_use]
+    pub fn with_terminal_login(mut self) -> Host {
+        self.has_login = true;
+        self
+    }
+
     /// Announces that the output of running commands is shown when it comes in `_meta.terminal_output`.
     #[must_use]
     pub fn with_live_output(mut self) -> Host {
@@ -161,6 +177,10 @@ impl Host {
             .terminal(self.options.terminals)
             .session(session)
             .meta(self.meta.clone());
+        let capabilities = match self.has_login {
+            true => capabilities.auth(schema::AuthCapabilities::new().terminal(true)),
+            false => capabilities,
+        };
         match self.forms {
             None => capabilities,
             Some(_) => capabilities.elicitation(

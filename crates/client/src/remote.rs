@@ -61,21 +61,27 @@ pub async fn open(url: &str, token: Option<&str>) -> Result<(Sender, Receiver), 
 
 async fn connect(url: &str, token: Option<&str>) -> Result<Socket, Error> {
     let failed = |err: &dyn std::fmt::Display| Error::Remote(err.to_string());
-    let mut request = url.into_client_request().map_err(|err| failed(&err))?;
+    let request = url.into_client_request();
+    let mut request = request.map_err(|err| Error::RemoteRefused(err.to_string()))?;
     let uri = request.uri();
     let is_secure = match uri.scheme_str() {
         Some("ws") => false,
         Some("wss") => true,
-        _ => return Err(Error::Remote("the address must begin with ws:// or wss://".to_owned())),
+        _ => {
+            return Err(Error::RemoteRefused(
+                "the address must begin with ws:// or wss://".to_owned(),
+            ));
+        }
     };
     let host = uri.host().unwrap_or_default().to_owned();
     if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-        return Err(Error::Remote("the address must not contain a password".to_owned()));
+        return Err(Error::RemoteRefused("the address must not contain a password".to_owned()));
     }
     let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
     if let Some(token) = token {
         let value = format!("Bearer {token}").parse();
-        let value = value.map_err(|_| Error::Remote("the token is not printable".to_owned()))?;
+        let value =
+            value.map_err(|_| Error::RemoteRefused("the token is not printable".to_owned()))?;
         request.headers_mut().insert("authorization", value);
     }
     let plain_host = host.trim_start_matches('[').trim_end_matches(']');
@@ -95,13 +101,17 @@ async fn connect(url: &str, token: Option<&str>) -> Result<Socket, Error> {
     let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
     match opened {
         Ok((socket, _)) => Ok(socket),
-        Err(SocketError::Http(response)) => Err(Error::Remote(match response.status().as_u16() {
-            401 => "the server does not accept the token (401)".to_owned(),
-            403 => "the server does not accept this origin (403)".to_owned(),
-            421 => "the server has another name (421): start it with `--host`".to_owned(),
-            503 => "the server is stopping or full (503)".to_owned(),
-            status => format!("the server answered with status {status}"),
-        })),
+        Err(SocketError::Http(response)) => {
+            let refused = |text: &str| Error::RemoteRefused(text.to_owned());
+            Err(match response.status().as_u16() {
+                401 => refused("the server does not accept the token (401)"),
+                403 => refused("the server does not accept this origin (403)"),
+                404 => refused("the server has no agent at this path (404)"),
+                421 => refused("the server has another name (421): start it with `--host`"),
+                503 => Error::Remote("the server is stopping or full (503)".to_owned()),
+                status => Error::Remote(format!("the server answered with status {status}")),
+            })
+        }
         Err(err) => Err(failed(&err)),
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use chat::{ColorChoice, ColorLevel, TalkOptions};
+use chat::{AgentAddress, ColorChoice, ColorLevel, TalkOptions, Token};
 use clap::Args;
 
 use crate::env;
@@ -25,9 +25,12 @@ pub(crate) struct ChatArgs {
     /// Load this session
     #[arg(long, value_name = "SESSION")]
     resume: Option<String>,
-    /// Use another ACP agent: its command line, such as "opencode acp"
-    #[arg(long, value_name = "COMMAND")]
+    /// Use another ACP agent: its command line, such as "opencode acp", or the address of a server
+    #[arg(long, value_name = "COMMAND|URL")]
     agent: Option<String>,
+    /// File with the token for a server; otherwise PURLIN_TOKEN is used
+    #[arg(long, value_name = "FILE", requires = "agent")]
+    token_file: Option<PathBuf>,
     /// Colours: auto, always or never
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = color)]
     color: ColorChoice,
@@ -50,8 +53,7 @@ fn color(text: &str) -> Result<ColorChoice, String> {
 
 /// Returns whether the client can be used here.
 pub(crate) fn is_possible() -> bool {
-    let can_move = env::colors().term.as_deref() != Some("dumb");
-    cfg!(unix) && can_move && io::stdin().is_terminal() && io::stdout().is_terminal()
+    cfg!(unix) && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 /// Runs the client. `own_agent` makes the command of our own agent for a model.
@@ -62,30 +64,46 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         is_possible(),
-        "`purlin chat` needs a terminal that can move its cursor. Elsewhere there is `purlin run PROMPT`."
+        "`purlin chat` needs a terminal. Elsewhere there is `purlin run PROMPT`."
     );
-    let cwd = if args.cwd.as_os_str().is_empty() { PathBuf::from(".") } else { args.cwd };
-    let cwd = cwd.canonicalize().map_err(|err| anyhow::anyhow!("{}: {err}", cwd.display()))?;
-    let mut agent = match &args.agent {
-        Some(line) => words(line),
-        None => {
+    let url = args.agent.as_deref().and_then(server_url);
+    let cwd = if args.cwd.as_os_str().is_empty() { PathBuf::from(".") } else { args.cwd.clone() };
+    let cwd = match cwd.canonicalize() {
+        // On a server, its own folder is meant.
+        Err(_) if url.is_some() && cwd.is_absolute() => cwd,
+        cwd => cwd.map_err(|err| {
+            anyhow::anyhow!("cannot open the folder {}: {err}", args.cwd.display())
+        })?,
+    };
+    let agent = match (url, &args.agent) {
+        (Some(url), _) => {
+            let token = crate::shim::token(args.token_file.as_deref())?.map(Token);
+            AgentAddress::Server { url, token }
+        }
+        (None, Some(line)) => AgentAddress::Program(words(line)),
+        (None, None) => {
             if args.model.is_none() {
                 crate::first_run::connect_a_model()?;
             }
-            own_agent(args.model.as_deref())?
+            let mut words = own_agent(args.model.as_deref())?;
+            words.extend(workspace_flags(args.workspace));
+            AgentAddress::Program(words)
         }
     };
-    agent.extend(workspace_flags(args.workspace));
-    anyhow::ensure!(!agent.is_empty(), "the command of the agent is empty");
+    if let AgentAddress::Program(words) = &agent {
+        anyhow::ensure!(!words.is_empty(), "the command of the agent is empty");
+    }
+    let offers_files = args.agent.is_some() && matches!(agent, AgentAddress::Program(_));
     let (config, _) = env::load_config(None);
     let keys = config.chat.keys.iter().map(|(key, action)| (key.as_str(), action.as_str()));
     let (key_map, notices) = chat::KeyMap::parse(keys);
+    let is_dumb = env::colors().term.is_none_or(|term| term.is_empty() || term == "dumb");
     let level = ColorLevel::detect(args.color, &env::colors(), true);
     let options = chat::ChatOptions {
         talk: TalkOptions {
             agent,
             cwd: cwd.clone(),
-            offers_files: args.agent.is_some(),
+            offers_files,
             // Until the terminal has been asked.
             terminal: process::TerminalSize { columns: 80, rows: 24 },
             name: "purlin chat",
@@ -96,7 +114,7 @@ pub(crate) fn run(
         editor: env::editor(),
         temporary: env::temporary(),
         session: args.resume,
-        is_linear: args.screen_reader || config.chat.screen_reader,
+        is_linear: is_dumb || args.screen_reader || config.chat.screen_reader,
         has_vi_keys: args.vi || config.chat.vi,
         images: match level {
             ColorLevel::None => chat::ImageProtocol::None,
@@ -132,6 +150,19 @@ fn history_file(cwd: &Path) -> Option<PathBuf> {
     Some(state.join("prompts").join(format!("{}-{sum:08x}.jsonl", &name[start..])))
 }
 
+/// Returns the WebSocket address of an agent on a server; `None` for a command line.
+fn server_url(agent: &str) -> Option<String> {
+    let (scheme, rest) = agent.trim().split_once("://")?;
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "ws" | "http" => "ws",
+        "wss" | "https" => "wss",
+        _ => return None,
+    };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let path = if path.is_empty() { "acp" } else { path };
+    Some(format!("{scheme}://{host}/{path}"))
+}
+
 /// Splits a command line at white space; quotes keep words together.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -160,6 +191,14 @@ mod tests {
     fn command_line_is_split_like_in_a_shell() {
         assert_eq!(words("opencode acp"), ["opencode", "acp"]);
         assert_eq!(words(" a  'b c' \"d 'e\"f ''"), ["a", "b c", "d 'ef", ""]);
+    }
+
+    #[test]
+    fn server_is_told_from_a_command_line() {
+        assert_eq!(server_url("opencode acp"), None);
+        assert_eq!(server_url("http://h:1").as_deref(), Some("ws://h:1/acp"));
+        assert_eq!(server_url("https://h/").as_deref(), Some("wss://h/acp"));
+        assert_eq!(server_url("wss://h/a/b?c").as_deref(), Some("wss://h/a/b?c"));
     }
 
     #[test]

@@ -37,10 +37,7 @@ const MAX_LINE: usize = 32 * 1024 * 1024;
 /// Says what is wrong with the address or the token.
 pub(crate) fn run(url: &str, token_file: Option<&std::path::Path>) -> anyhow::Result<ExitCode> {
     log::log_panics();
-    let token = match token_file {
-        Some(path) => Some(std::fs::read_to_string(path)?.trim().to_owned()),
-        None => env::variable("PURLIN_TOKEN"),
-    };
+    let token = token(token_file)?;
     if !url.starts_with("ws://") && !url.starts_with("wss://") {
         anyhow::bail!("`--connect` needs an address that begins with ws:// or wss://");
     }
@@ -56,6 +53,23 @@ pub(crate) fn run(url: &str, token_file: Option<&std::path::Path>) -> anyhow::Re
     log::flush();
     // The reader may still be blocked in a read.
     std::process::exit(0)
+}
+
+/// Returns the token for a server, from a file or the environment.
+///
+/// # Errors
+/// Fails if the file cannot be read.
+pub(crate) fn token(file: Option<&std::path::Path>) -> anyhow::Result<Option<String>> {
+    match file {
+        Some(path) => {
+            let text = std::fs::read_to_string(path);
+            let text = text.map_err(|err| {
+                anyhow::anyhow!("cannot read the token: {}: {err}", path.display())
+            })?;
+            Ok(Some(text.trim().to_owned()))
+        }
+        None => Ok(env::variable("PURLIN_TOKEN")),
+    }
 }
 
 struct Shim {

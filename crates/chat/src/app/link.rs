@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wire::acp::schema::{self, SessionUpdate};
 
-use super::{App, Command, Dialog, Link, OpenHow, Turn, Waiting};
+use super::{App, Command, Continued, Dialog, Link, OpenHow, Turn, Waiting};
 use crate::clean::one_line;
 use crate::picker::{Choice, Picker};
 use crate::style::{Line, Span, Style};
@@ -16,6 +16,9 @@ const MAX_ATTEMPTS: u32 = 3;
 
 /// A turn that took longer ends with a bell.
 const LONG_TURN: u64 = 10_000;
+
+/// How many updates are stored until their session is open.
+const MAX_EARLY: usize = 256;
 
 /// The code of "authentication required".
 const AUTH_REQUIRED: i32 = -32000;
@@ -33,6 +36,8 @@ pub struct Agent {
     pub auth_methods: Vec<schema::AuthMethod>,
     /// Whether a message can be added to a running turn.
     pub can_steer: bool,
+    /// Whether it is on a server, where a turn continues without us.
+    pub is_remote: bool,
 }
 
 /// Why a call failed.
@@ -66,6 +71,8 @@ pub(super) struct Session {
     pub(super) options: Vec<schema::SessionConfigOption>,
     pub(super) commands: Vec<schema::AvailableCommand>,
     pub(super) usage: Option<schema::UsageUpdate>,
+    /// The number of the last update, if the agent numbers them.
+    pub(super) last_seq: Option<u64>,
 }
 
 /// What was shown of the session, so that a history that is sent again after a lost connection is not shown again.
@@ -120,6 +127,18 @@ impl Replay {
     }
 }
 
+/// Returns whether an update says something about its session instead of continuing the conversation.
+fn is_about_the_session(update: &SessionUpdate) -> bool {
+    matches!(
+        update,
+        SessionUpdate::AvailableCommandsUpdate(_)
+            | SessionUpdate::CurrentModeUpdate(_)
+            | SessionUpdate::ConfigOptionUpdate(_)
+            | SessionUpdate::UsageUpdate(_)
+            | SessionUpdate::SessionInfoUpdate(_)
+    )
+}
+
 impl App {
     pub(super) fn connected(&mut self, agent: Agent) {
         let is_first = self.agent.is_none();
@@ -127,8 +146,11 @@ impl App {
             let name = format!("{} {}", one_line(&agent.name), one_line(&agent.version));
             let line = Line::of(name.trim().to_owned(), Style::BOLD)
                 .then(Span::new(format!("  {}", self.cwd.display()), Style::DIM));
-            self.conversation
-                .notes(vec![line, Line::of("? shows keys, / commands, @ files", Style::DIM)]);
+            let hint = match self.is_linear {
+                true => "Type a prompt, or a command: /sessions, /model, /mode, /quit",
+                false => "? shows keys, / commands, @ files",
+            };
+            self.conversation.notes(vec![line, Line::of(hint, Style::DIM)]);
         }
         self.agent = Some(agent);
     }
@@ -138,35 +160,54 @@ impl App {
         let had_session = self.session.is_some();
         let is_same = self.session.as_ref().is_some_and(|session| session.id == opened.id);
         let old = self.session.take().filter(|_| is_same);
-        let (title, commands, usage) = match old {
-            Some(old) => (old.title, old.commands, old.usage),
+        let (title, commands, usage, last_seq) = match old {
+            Some(old) => (old.title, old.commands, old.usage, old.last_seq),
             None => {
                 if !opened.is_old {
                     self.replay = Replay::default();
                 }
                 let listed = self.titles.iter().find(|(id, _)| *id == opened.id);
-                (listed.map(|(_, title)| title.clone()), Vec::new(), None)
+                (listed.map(|(_, title)| title.clone()), Vec::new(), None, None)
             }
         };
         self.replay.skip = None;
         self.loading = None;
         let Opened { id, modes, options, .. } = opened;
-        self.session = Some(Session { id, title, modes, options, commands, usage });
+        self.session = Some(Session { id, title, modes, options, commands, usage, last_seq });
         let was_lost = matches!(self.link, Link::Connecting(attempts) if attempts > 0);
         self.link = Link::Ready;
-        match (was_lost, is_same) {
-            (true, true) => self.say("Connected again. The session continues."),
-            (true, false) if had_session => self
-                .say("Connected again. The agent cannot restore sessions, so this is a new one."),
-            (true, false) => self.say("Connected."),
-            (false, _) => {}
+        self.say_what_is_open(was_lost, is_same, had_session);
+        self.opening = None;
+        for update in std::mem::take(&mut self.early) {
+            self.update(update);
         }
-        if self.was_interrupted && is_same {
+        let is_numbered = last_seq.is_some() && self.agent.as_ref().is_some_and(|it| it.is_remote);
+        if self.was_interrupted && is_same && is_numbered {
+            // The turn went on without us, and what was missed has arrived.
+            self.turn = Some(Turn { started: self.now, cancelled: None, heard: self.now });
+            self.commands.push(Command::PromptAgain);
+        } else if self.was_interrupted && is_same {
             self.offer_to_continue();
         } else {
             self.next_prompt();
         }
         self.was_interrupted = false;
+    }
+
+    fn say_what_is_open(&mut self, was_lost: bool, is_same: bool, had_session: bool) {
+        match (was_lost, is_same) {
+            (true, true) => self.say("Connected again. The session continues."),
+            (true, false) if had_session => self
+                .say("Connected again. The agent cannot restore sessions, so this is a new one."),
+            (true, false) => self.say("Connected."),
+            (false, _) if had_session => self.say(match self.opening {
+                Some(OpenHow::Fork(_)) => "This is a copy of the session.",
+                Some(OpenHow::Load(_)) => "The session continues.",
+                Some(OpenHow::Resume(_)) => "The session continues; its history is not shown.",
+                Some(OpenHow::New) | None => "This is a new session.",
+            }),
+            (false, _) => {}
+        }
     }
 
     fn offer_to_continue(&mut self) {
@@ -185,7 +226,7 @@ impl App {
     }
 
     pub(super) fn not_opened(&mut self, failure: &Failure) {
-        self.loading = None;
+        (self.loading, self.opening) = (None, None);
         self.replay.skip = None;
         if failure.code == Some(AUTH_REQUIRED) {
             self.link = Link::NoSession;
@@ -249,6 +290,8 @@ impl App {
             self.was_interrupted = true;
         }
         self.waiting.clear();
+        self.steered.clear();
+        self.early.clear();
         if matches!(self.dialog, Some(Dialog::Permission(_) | Dialog::Form(_))) {
             self.dialog = None;
         }
@@ -271,12 +314,20 @@ impl App {
 
     /// Starts the agent and continues the session. A history that the agent repeats is not shown again.
     pub(super) fn connect(&mut self, after: Duration) {
-        let session = self.session.as_ref().map(|session| session.id.clone());
-        let session = session.or_else(|| self.loading.clone());
-        if self.session.is_some() {
+        let continued = |session: &Session| Continued {
+            id: session.id.clone(),
+            is_shown: true,
+            last_seq: session.last_seq,
+        };
+        let session = self.session.as_ref().map(continued).or_else(|| {
+            let id = self.loading.clone()?;
+            Some(Continued { id, is_shown: false, last_seq: None })
+        });
+        let is_numbered = session.as_ref().is_some_and(|session| session.last_seq.is_some());
+        if self.session.is_some() && !is_numbered {
             self.replay.skip = Some(self.replay.shown_text);
         }
-        self.loading.clone_from(&session);
+        self.loading = session.as_ref().map(|session| session.id.clone());
         self.commands.push(Command::Connect { after, session });
     }
 
@@ -293,28 +344,53 @@ impl App {
     }
 
     pub(super) fn open(&mut self, how: OpenHow) {
-        if let OpenHow::Load(id) = &how {
+        if self.turn.is_some() {
+            return self
+                .say("A turn is running. Esc cancels it; then another session can be opened.");
+        }
+        self.opening = Some(how.clone());
+        if let OpenHow::Load(id) | OpenHow::Resume(id) = &how {
             self.loading = Some(id.clone());
             self.replay = Replay::default();
+            // All updates come again.
+            if let Some(session) = self.session.as_mut().filter(|session| session.id == *id) {
+                session.last_seq = None;
+            }
         }
         self.commands.push(Command::Open(how));
     }
 
     pub(super) fn update(&mut self, notification: schema::SessionNotification) {
-        let is_ours =
-            self.session.as_ref().is_some_and(|session| session.id == notification.session_id)
-                || self.loading.as_ref() == Some(&notification.session_id);
-        if !is_ours {
+        let id = &notification.session_id;
+        let is_current = self.session.as_ref().is_some_and(|session| session.id == *id);
+        let is_loading = self.loading.as_ref() == Some(id);
+        let is_awaited = self.session.is_none() || self.opening.is_some();
+        let is_history = is_loading && !is_about_the_session(&notification.update);
+        if !is_current && !is_history {
+            // An agent may write about a session before the answer that opens it has been handled.
+            if is_awaited && self.early.len() < MAX_EARLY {
+                self.early.push(notification);
+            }
             return;
         }
         if let Some(turn) = &mut self.turn {
             turn.heard = self.now;
+        }
+        if !self.is_new(&notification) {
+            return;
         }
         let Some(update) = self.replay.filter(notification.update) else { return };
         if let SessionUpdate::AgentMessageChunk(chunk) = &update
             && self.take_listing(&block_text(&chunk.content))
         {
             return;
+        }
+        if let SessionUpdate::UserMessageChunk(chunk) = &update {
+            let text = block_text(&chunk.content);
+            let added = self.steered.iter_mut().find(|(added, _)| *added == text);
+            if added.is_some_and(|(_, is_shown)| std::mem::replace(is_shown, true)) {
+                return;
+            }
         }
         let Some(session) = &mut self.session else { return self.conversation.update(update) };
         match update {
@@ -339,6 +415,20 @@ impl App {
         }
     }
 
+    /// Returns whether an update is new; an agent that numbers its updates may repeat some.
+    fn is_new(&mut self, notification: &schema::SessionNotification) -> bool {
+        let seq = notification.meta.as_ref().and_then(|meta| meta.get("seq")?.as_u64());
+        let (Some(seq), Some(session)) = (seq, &mut self.session) else { return true };
+        if session.id != notification.session_id {
+            return true;
+        }
+        if session.last_seq.is_some_and(|last| seq <= last) {
+            return false;
+        }
+        session.last_seq = Some(seq);
+        true
+    }
+
     /// Sends a prompt, or keeps it until it can be sent.
     pub(super) fn send_prompt(&mut self, text: String) {
         if self.link != Link::Ready || self.turn.is_some() {
@@ -350,7 +440,9 @@ impl App {
             }
             return;
         }
-        self.conversation.user(&text);
+        if !self.is_echoed {
+            self.conversation.user(&text);
+        }
         self.turn = Some(Turn { started: self.now, cancelled: None, heard: self.now });
         self.commands.push(Command::Prompt(text));
     }
@@ -366,6 +458,7 @@ impl App {
 
     pub(super) fn turn_ended(&mut self, ended: Result<schema::StopReason, Failure>) {
         let Some(turn) = self.turn.take() else { return };
+        self.steered.clear();
         self.conversation.end_turn();
         match ended {
             Ok(schema::StopReason::EndTurn) => {}
@@ -417,10 +510,20 @@ impl App {
         waiting.into_iter().for_each(|question| self.refuse(question));
     }
 
+    /// Notes what is being added to the turn.
+    pub(super) fn note_steering(&mut self, text: &str) {
+        self.steered.truncate(super::MAX_QUEUED);
+        self.steered.push_front((text.to_owned(), false));
+    }
+
     pub(super) fn steered(&mut self, outcome: Result<bool, Failure>, text: String) {
+        let at = self.steered.iter().position(|(added, _)| *added == text);
         match outcome {
             Ok(true) => {
-                self.conversation.user(&text);
+                let is_shown = at.and_then(|at| self.steered.get_mut(at));
+                if !is_shown.is_some_and(|(_, is_shown)| std::mem::replace(is_shown, true)) {
+                    self.conversation.user(&text);
+                }
             }
             Ok(false) => self.send_prompt(text),
             Err(failure) => {

@@ -11,7 +11,7 @@ use crate::picker::{Choice, Picker};
 use crate::style::{Line, Span, Style};
 
 /// The client's commands, each with what it does.
-const COMMANDS: [(&str, &str); 10] = [
+const COMMANDS: [(&str, &str); 11] = [
     ("sessions", "Open, fork or delete a session"),
     ("new", "Start a new session"),
     ("fork", "Continue in a copy of this session"),
@@ -20,6 +20,7 @@ const COMMANDS: [(&str, &str); 10] = [
     ("mode", "Choose the mode"),
     ("config", "Choose any option of the agent"),
     ("login", "Log in to the agent"),
+    ("expand", "Show what was cut, the last first"),
     ("keys", "Show the keys"),
     ("quit", "End the client"),
 ];
@@ -67,6 +68,7 @@ impl App {
         match (name, argument.trim()) {
             ("quit" | "exit", "") => self.commands.push(Command::Quit),
             ("keys", "") => self.show_keys(),
+            ("expand", "") => self.unfold(),
             ("new" | "clear", "") => self.open(OpenHow::New),
             ("sessions" | "resume", "") => self.list_sessions(),
             ("fork", "") => self.fork(),
@@ -126,7 +128,7 @@ impl App {
             Choice::new(&title, &when, session.session_id)
         };
         let picker = Picker::new("Sessions", sessions.into_iter().map(choice).collect(), 0);
-        let hint = "Enter loads, Ctrl-F forks, Ctrl-D deletes, Esc closes, type to search";
+        let hint = "Enter loads, Alt-Enter resumes without the history, Ctrl-F forks, Ctrl-R renames, Ctrl-D deletes, Esc closes, type to search";
         self.dialog = Some(Dialog::Sessions(picker.hint(hint)));
     }
 
@@ -143,6 +145,21 @@ impl App {
     fn rename(&mut self, title: &str) {
         if let Some(session) = &self.session {
             self.commands.push(Command::Rename(session.id.clone(), title.to_owned()));
+        }
+    }
+
+    /// The title of a session was typed.
+    pub(super) fn renamed(
+        &mut self,
+        session: schema::SessionId,
+        response: &schema::CreateElicitationResponse,
+    ) {
+        let schema::ElicitationAction::Accept(accept) = &response.action else { return };
+        let content = accept.content.as_ref();
+        if let Some(schema::ElicitationContentValue::String(title)) =
+            content.and_then(|content| content.get("text"))
+        {
+            self.commands.push(Command::Rename(session, title.clone()));
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod connection;
 mod desk;
+mod linear;
 mod rewind;
 
 use expect_test::expect;
@@ -293,4 +294,72 @@ fn output_of_our_terminals_is_shown_with_its_call() {
     );
     let all = desk.all().join("\n");
     assert!(all.contains("✓ $ make\n  early\n  late"), "{all}");
+}
+
+// R: C1
+#[test]
+fn calls_of_a_subagent_are_below_the_call_that_started_it() {
+    let mut desk = Desk::open(40, 20);
+    desk.send("go");
+    desk.update(json!({ "sessionUpdate": "tool_call", "toolCallId": "t1", "title": "Look (explore)", "kind": "think", "status": "in_progress" }));
+    desk.update(json!({ "sessionUpdate": "tool_call", "toolCallId": "t1/t2", "title": "Read a", "kind": "read", "status": "completed" }));
+    desk.update(json!({ "sessionUpdate": "tool_call", "toolCallId": "x", "title": "Read b", "kind": "read", "status": "in_progress",
+        "_meta": { "claudeCode": { "parentToolUseId": "t1" } } }));
+    desk.check_live(&expect![[r#"
+
+        ⠋ Look (explore)
+          ✓ Read a
+          ⠋ Read b
+
+        ⠋ Working 0s · Esc cancels
+        >
+        Build · main
+    "#]]);
+    desk.update(json!({ "sessionUpdate": "tool_call", "toolCallId": "t9", "title": "Other", "kind": "read", "status": "completed" }));
+    desk.update(
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": "x", "status": "completed" }),
+    );
+    desk.update(
+        json!({ "sessionUpdate": "tool_call_update", "toolCallId": "t1", "status": "completed",
+        "content": [{ "type": "content", "content": { "type": "text", "text": "Found it." } }] }),
+    );
+    let all = desk.all().join("\n");
+    let expected = "✓ Look (explore)\n  ✓ Read a\n  ✓ Read b\n  Found it.\n✓ Other";
+    assert!(all.contains(expected), "{all}");
+}
+
+#[test]
+fn what_is_folded_is_bounded() {
+    let mut desk = Desk::open(40, 20);
+    desk.send("go");
+    for call in 0..5 {
+        let output = "line\n".repeat(6000);
+        desk.update(json!({ "sessionUpdate": "tool_call", "toolCallId": format!("t{call}"), "title": "seq", "kind": "read", "status": "completed",
+            "content": [{ "type": "content", "content": { "type": "text", "text": output } }] }));
+    }
+    desk.key(Key::ctrl('o'));
+    desk.key(Key::ctrl('o'));
+    assert!(desk.all().join("\n").contains("Nothing is folded."));
+}
+
+// R: C1
+#[test]
+fn message_added_to_the_turn_is_shown_once() {
+    let message = json!({ "sessionUpdate": "user_message_chunk", "content": { "type": "text", "text": "and b" } });
+    for is_repeated_first in [false, true] {
+        let mut desk = Desk::open(40, 20);
+        desk.send("do a");
+        desk.send("and b");
+        let added = || Event::Steered(Ok(true), "and b".to_owned());
+        if is_repeated_first {
+            desk.update(message.clone());
+            desk.event(added());
+        } else {
+            desk.event(added());
+            desk.update(message.clone());
+        }
+        desk.update(chunk("Both.\n\n"));
+        let all = desk.all().join("\n");
+        assert_eq!(all.matches("> and b").count(), 1, "{all}");
+    }
 }

@@ -4,7 +4,7 @@ use wire::acp::schema;
 
 use super::{App, Command, Dialog, Link, OpenHow};
 use crate::complete::{OFFERED, Wanted, best, wanted};
-use crate::form::FormAnswer;
+use crate::form::{FormAnswer, FormDialog};
 use crate::keys::{Key, KeyCode};
 use crate::permission::Permitted;
 use crate::picker::{Choice, Picked, Picker};
@@ -19,7 +19,7 @@ impl App {
     pub(super) fn paste(&mut self, text: &str) {
         self.last_key = self.now;
         match &mut self.dialog {
-            Some(Dialog::Form(form)) => form.paste(text),
+            Some(Dialog::Form(form) | Dialog::Rename(_, form)) => form.paste(text),
             Some(Dialog::History(picker)) => picker.paste(text),
             Some(Dialog::Sessions(picker)) => picker.paste(text),
             // Pasted text never answers a question.
@@ -53,6 +53,11 @@ impl App {
                     self.dialog = Some(Dialog::Permission(dialog));
                     self.input_key(key);
                 }
+                Permitted::Scrolled => {
+                    self.dialog = Some(Dialog::Permission(dialog));
+                    // Nobody scrolls by accident.
+                    self.last_key = last_key;
+                }
                 Permitted::Chosen(option, reason) => self.permit(dialog.id, option, reason),
                 Permitted::Rejected => self.reject(&dialog),
             },
@@ -65,17 +70,28 @@ impl App {
         key == Key::ctrl('c') || key.code == KeyCode::Esc
     }
 
-    fn permit(&mut self, id: u64, option: schema::PermissionOptionId, reason: Option<String>) {
+    pub(super) fn permit(
+        &mut self,
+        id: u64,
+        option: schema::PermissionOptionId,
+        reason: Option<String>,
+    ) {
         let selected = schema::SelectedPermissionOutcome::new(option);
         let outcome = schema::RequestPermissionOutcome::Selected(selected);
-        self.commands.push(Command::Answer(id, outcome));
-        if let Some(reason) = reason {
-            self.steer_or_queue(reason);
+        match reason {
+            Some(reason) if self.can_steer(&reason) => {
+                self.note_steering(&reason);
+                self.commands.push(Command::AnswerWithReason(id, outcome, reason));
+            }
+            reason => {
+                self.commands.push(Command::Answer(id, outcome));
+                reason.into_iter().for_each(|reason| self.send_prompt(reason));
+            }
         }
         self.next_question();
     }
 
-    fn reject(&mut self, dialog: &crate::permission::PermissionDialog) {
+    pub(super) fn reject(&mut self, dialog: &crate::permission::PermissionDialog) {
         let outcome = match dialog.no_option() {
             Some(option) => schema::RequestPermissionOutcome::Selected(
                 schema::SelectedPermissionOutcome::new(option),
@@ -86,7 +102,7 @@ impl App {
         self.next_question();
     }
 
-    fn dialog_key(&mut self, dialog: Dialog, key: Key) {
+    pub(super) fn dialog_key(&mut self, dialog: Dialog, key: Key) {
         match dialog {
             Dialog::Permission(_) => {}
             Dialog::Form(mut form) => match form.key(key) {
@@ -114,6 +130,10 @@ impl App {
                 _ => self.dialog = Some(Dialog::Mode(picker)),
             },
             Dialog::Sessions(picker) => self.sessions_key(picker, key),
+            Dialog::Rename(session, mut form) => match form.key(key) {
+                FormAnswer::Open => self.dialog = Some(Dialog::Rename(session, form)),
+                FormAnswer::Done(response) => self.renamed(session, &response),
+            },
             Dialog::Login(mut picker) => match picker.key(key) {
                 Picked::Chosen(method) => self.log_in(&method),
                 Picked::Closed => self.say("Not logged in. Press Enter to try again."),
@@ -145,6 +165,7 @@ impl App {
 
     fn sessions_key(&mut self, mut picker: Picker<schema::SessionId>, key: Key) {
         match picker.key(key) {
+            Picked::Chosen(session) if key.alt => self.open(OpenHow::Resume(session)),
             Picked::Chosen(session) => self.open(OpenHow::Load(session)),
             Picked::Closed => {}
             Picked::Other(Key { code: KeyCode::Char('d'), ctrl: true, .. }, session) => {
@@ -157,6 +178,12 @@ impl App {
             Picked::Other(Key { code: KeyCode::Char('f'), ctrl: true, .. }, session) => {
                 self.open(OpenHow::Fork(session));
             }
+            Picked::Other(Key { code: KeyCode::Char('r'), ctrl: true, .. }, session) => {
+                let titles = self.titles.iter();
+                let title = titles.into_iter().find(|(id, _)| *id == session);
+                let title = title.map(|(_, title)| title.clone()).unwrap_or_default();
+                self.dialog = Some(Dialog::Rename(session, FormDialog::text("Title", &title)));
+            }
             Picked::Open | Picked::Other(..) => self.dialog = Some(Dialog::Sessions(picker)),
         }
     }
@@ -165,7 +192,7 @@ impl App {
         if self.has_vi_keys && self.vi_key(key) {
             return;
         }
-        let offered = !self.offers().is_empty();
+        let offered = !self.offers.is_empty();
         let (ctrl, alt) = (key.ctrl, key.alt);
         match key.code {
             KeyCode::Esc => self.escape(offered),
@@ -264,6 +291,8 @@ impl App {
             self.editor.take();
         } else if self.is_second_press() {
             self.commands.push(Command::Quit);
+        } else if self.is_linear {
+            self.say("Press Ctrl-C again to quit.");
         }
         self.warned = Some(self.now);
     }
@@ -272,7 +301,7 @@ impl App {
         self.warned.is_some_and(|at| self.now.saturating_sub(at) < SECOND_PRESS)
     }
 
-    fn submit(&mut self) {
+    pub(super) fn submit(&mut self) {
         if self.editor.text().ends_with('\\') && self.editor.cursor() == self.editor.text().len() {
             self.editor.backspace();
             return self.editor.insert("\n");
@@ -298,17 +327,19 @@ impl App {
     }
 
     /// Adds a message to the turn if the agent can do that, otherwise after it.
-    pub(super) fn steer_or_queue(&mut self, text: String) {
-        let can_steer = self.agent.as_ref().is_some_and(|agent| agent.can_steer);
-        let is_command = text.starts_with('/');
-        if can_steer
-            && !is_command
-            && self.turn.as_ref().is_some_and(|turn| turn.cancelled.is_none())
-        {
+    fn steer_or_queue(&mut self, text: String) {
+        if self.can_steer(&text) {
+            self.note_steering(&text);
             self.commands.push(Command::Steer(text));
         } else {
             self.send_prompt(text);
         }
+    }
+
+    /// Returns whether a message can be added to the turn.
+    fn can_steer(&self, text: &str) -> bool {
+        let is_running = self.turn.as_ref().is_some_and(|turn| turn.cancelled.is_none());
+        is_running && !text.starts_with('/') && self.agent.as_ref().is_some_and(|it| it.can_steer)
     }
 
     /// Tab during a turn: the prompt waits for its end.
@@ -320,7 +351,7 @@ impl App {
         }
     }
 
-    fn up(&mut self) {
+    pub(super) fn up(&mut self) {
         if self.editor.up(self.input_columns()) {
             return;
         }
@@ -336,7 +367,7 @@ impl App {
         }
     }
 
-    fn down(&mut self) {
+    pub(super) fn down(&mut self) {
         if !self.editor.down(self.input_columns())
             && let Some(prompt) = self.history.newer()
         {
@@ -353,7 +384,7 @@ impl App {
         self.dialog = Some(Dialog::History(Picker::new("Past prompts", choices, 0)));
     }
 
-    fn unfold(&mut self) {
+    pub(super) fn unfold(&mut self) {
         match self.conversation.unfold() {
             Some(lines) => self.conversation.notes(lines),
             None => self.say("Nothing is folded."),
@@ -362,45 +393,51 @@ impl App {
 
     // Completion.
 
-    /// Returns what is offered for the word at the cursor: text and explanation.
-    pub(super) fn offers(&self) -> Vec<(String, String)> {
-        if self.completion.is_none() {
-            return Vec::new();
-        }
-        match wanted(self.editor.text(), self.editor.cursor()) {
+    /// Finds what is offered for the word at the cursor: text and explanation. Files are searched only if word or files have
+    /// changed, because there may be very many.
+    pub(super) fn find_offers(&mut self) {
+        let word = self.completion.and_then(|_| wanted(self.editor.text(), self.editor.cursor()));
+        match word {
             Some(Wanted::File(_, word)) => {
+                let searched = Some((word, self.files.len()));
+                if self.searched == searched {
+                    return;
+                }
+                let word = searched.as_ref().map_or("", |(word, _)| word.as_str());
                 let files = self.files.iter().map(|file| (file.as_str(), ()));
-                best(&word, files, OFFERED)
-                    .into_iter()
-                    .map(|(file, ())| (file.to_owned(), String::new()))
-                    .collect()
+                let found = best(word, files, OFFERED).into_iter();
+                self.offers = found.map(|(file, ())| (file.to_owned(), String::new())).collect();
+                self.searched = searched;
             }
             Some(Wanted::Command(word)) => {
+                self.searched = None;
                 let commands = self.all_commands();
                 // A command that is typed out needs no list.
-                if commands.iter().any(|(name, _)| *name == word) {
-                    return Vec::new();
-                }
-                let found =
-                    best(&word, commands.iter().map(|(name, more)| (name.as_str(), more)), OFFERED);
-                found.into_iter().map(|(name, more)| (name.to_owned(), more.clone())).collect()
+                let is_typed = commands.iter().any(|(name, _)| *name == word);
+                let names = commands.iter().map(|(name, more)| (name.as_str(), more));
+                let found = if is_typed { Vec::new() } else { best(&word, names, OFFERED) };
+                let found = found.into_iter();
+                self.offers = found.map(|(name, more)| (name.to_owned(), more.clone())).collect();
             }
-            None => Vec::new(),
+            None => {
+                self.searched = None;
+                self.offers.clear();
+            }
         }
     }
 
     fn move_offer(&mut self, step: isize) {
-        let count = self.offers().len().max(1);
+        let count = self.offers.len().max(1);
         let at = self.completion.unwrap_or(0);
         self.completion = Some(at.checked_add_signed(step).unwrap_or(count - 1) % count);
     }
 
     /// Completes the word. A command without an argument is run at once with Enter.
     fn accept(&mut self, with_enter: bool) {
-        let offers = self.offers();
-        let at = self.completion.unwrap_or(0).min(offers.len().saturating_sub(1));
-        let (Some((chosen, _)), Some(wanted)) =
-            (offers.get(at), wanted(self.editor.text(), self.editor.cursor()))
+        let at = self.completion.unwrap_or(0).min(self.offers.len().saturating_sub(1));
+        let chosen = self.offers.get(at).map(|(chosen, _)| chosen.clone());
+        let (Some(chosen), Some(wanted)) =
+            (chosen, wanted(self.editor.text(), self.editor.cursor()))
         else {
             return;
         };
@@ -412,7 +449,7 @@ impl App {
             }
             Wanted::Command(_) => {
                 self.editor.set(&format!("/{chosen} {rest}"));
-                if with_enter && !self.takes_argument(chosen) {
+                if with_enter && !self.takes_argument(&chosen) {
                     self.submit();
                 }
             }
@@ -431,58 +468,5 @@ impl App {
             // The next `@` looks again: files may have come.
             self.has_asked_for_files = false;
         }
-    }
-
-    /// A small part of vi: returns false for keys that mean the same in both.
-    fn vi_key(&mut self, key: Key) -> bool {
-        if !self.is_vi_normal {
-            let enters =
-                key.code == KeyCode::Esc && !self.editor.text().is_empty() && self.turn.is_none();
-            self.is_vi_normal = enters;
-            return enters;
-        }
-        let KeyCode::Char(letter) = key.code else { return false };
-        if key.ctrl || key.alt {
-            return false;
-        }
-        let editor = &mut self.editor;
-        match letter {
-            'i' => self.is_vi_normal = false,
-            'a' => {
-                editor.right();
-                self.is_vi_normal = false;
-            }
-            'A' => {
-                editor.end();
-                self.is_vi_normal = false;
-            }
-            'I' => {
-                editor.home();
-                self.is_vi_normal = false;
-            }
-            'o' => {
-                editor.end();
-                editor.insert("\n");
-                self.is_vi_normal = false;
-            }
-            'h' => editor.left(),
-            'l' => editor.right(),
-            'k' => self.up(),
-            'j' => self.down(),
-            'w' | 'e' => editor.word_right(),
-            'b' => editor.word_left(),
-            '0' | '^' => editor.home(),
-            '$' => editor.end(),
-            'x' => editor.delete(),
-            'D' => editor.kill_line(),
-            'd' => {
-                editor.home();
-                editor.kill_line();
-            }
-            'p' | 'P' => editor.yank(),
-            'u' => editor.undo(),
-            _ => {}
-        }
-        true
     }
 }

@@ -18,6 +18,9 @@ use crate::tool_view::duration;
 /// How many rows of the input are shown at most.
 const INPUT_ROWS: usize = 10;
 
+/// How many rows of what is offered for completion are shown at a time.
+const OFFER_ROWS: usize = 6;
+
 /// How many rows of the plan are shown at most.
 const PLAN_ROWS: usize = 7;
 
@@ -37,7 +40,7 @@ impl App {
         }
         let bottom = self.bottom();
         let room = self.rows.saturating_sub(bottom.0.len() + 1);
-        let mut lines = if self.is_linear { Vec::new() } else { self.conversation.live(room) };
+        let mut lines = self.conversation.live(room);
         let plan = self.plan(room.saturating_sub(lines.len()));
         if !plan.is_empty() && !lines.is_empty() {
             lines.push(Line::default());
@@ -53,7 +56,7 @@ impl App {
     }
 
     fn plan(&self, room: usize) -> Vec<Line> {
-        if self.is_linear || self.dialog.is_some() {
+        if self.dialog.is_some() {
             return Vec::new();
         }
         let mut plan = self.conversation.plan().unwrap_or_default();
@@ -76,7 +79,15 @@ impl App {
         }
         if self.dialog.is_some() {
             let room = self.rows.saturating_sub(lines.len() + 2);
+            let typed = matches!(self.dialog, Some(Dialog::Permission(_)))
+                .then(|| one_line(self.editor.text()))
+                .filter(|typed| !typed.is_empty());
+            let room = room.saturating_sub(usize::from(typed.is_some()));
             lines.extend(self.dialog_lines(room));
+            // Otherwise keys that came too early seem to be lost.
+            let typed =
+                typed.map(|typed| Line::of(format!("Typed, not an answer: {typed}"), Style::DIM));
+            lines.extend(typed.map(|line| fit(&line, self.columns)));
             lines.push(fit(&self.footer(), self.columns));
             return (lines, None);
         }
@@ -95,20 +106,21 @@ impl App {
             lines.push(line.then(Span::plain(text.as_str())));
         }
         let cursor = (top + view.cursor.0 - from, view.cursor.1 + 2);
-        let offers = self.offers();
+        let offers = &self.offers;
         let selected = self.completion.unwrap_or(0).min(offers.len().saturating_sub(1));
-        for (at, (text, more)) in offers.iter().enumerate() {
+        let from = (selected + 1).saturating_sub(OFFER_ROWS);
+        for (at, (text, more)) in offers.iter().enumerate().skip(from).take(OFFER_ROWS) {
             lines.push(fit(&row(text, more, at == selected), self.columns));
         }
         lines.push(fit(&self.footer(), self.columns));
         (lines, Some(cursor))
     }
 
-    pub(super) fn dialog_lines(&self, rows: usize) -> Vec<Line> {
+    fn dialog_lines(&self, rows: usize) -> Vec<Line> {
         match &self.dialog {
             None => Vec::new(),
             Some(Dialog::Permission(dialog)) => dialog.lines(self.columns, rows),
-            Some(Dialog::Form(form)) => form.lines(self.columns),
+            Some(Dialog::Form(form) | Dialog::Rename(_, form)) => form.lines(self.columns, rows),
             Some(Dialog::Option(picker)) => picker.lines(self.columns),
             Some(Dialog::Options(picker)) => picker.lines(self.columns),
             Some(Dialog::Mode(picker)) => picker.lines(self.columns),
@@ -123,10 +135,9 @@ impl App {
 
     /// Returns the line that says what is going on.
     fn status(&self) -> Option<Line> {
-        let spin = match (self.is_linear, &self.dialog) {
-            (true, _) => ' ',
-            (false, Some(_)) => '?',
-            (false, None) => spinner(self.now),
+        let spin = match &self.dialog {
+            Some(_) => '?',
+            None => spinner(self.now),
         };
         let style = Style::ansi(6);
         if self.warned.is_some() && self.turn.is_none() {
@@ -161,7 +172,7 @@ impl App {
                     }
                     None => format!("Working {time} · Esc cancels"),
                 };
-                (!self.is_linear).then(|| Line::of(format!("{spin} {text}"), style))
+                Some(Line::of(format!("{spin} {text}"), style))
             }
             (Link::Ready, None) => None,
         }

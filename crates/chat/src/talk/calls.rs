@@ -2,15 +2,21 @@
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 
 use client::{Caller, Error};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use wire::acp::schema;
 
-use super::{Talk, with_sources};
-use crate::app::{Agent, Command, Event, Failure, OpenHow, Opened};
+use super::{AgentAddress, Talk, with_sources};
+use crate::app::{Agent, Command, Continued, Event, Failure, OpenHow, Opened};
 use crate::files;
+
+/// Where an answer about permission goes, and what it is.
+type PermissionAnswer =
+    (oneshot::Sender<schema::RequestPermissionOutcome>, schema::RequestPermissionOutcome);
 
 /// How many pages of the list of sessions are read.
 const MAX_PAGES: usize = 10;
@@ -68,21 +74,27 @@ impl Talk {
     ) {
         let cwd = self.options.cwd.clone();
         match command {
-            Command::Prompt(text) => {
+            Command::Prompt(_) | Command::PromptAgain => {
+                if let Command::Prompt(text) = command {
+                    self.prompt = Some((text, fresh_key()));
+                }
+                let Some((text, key)) = self.prompt.clone() else { return };
+                let is_remote = matches!(self.options.agent, AgentAddress::Server { .. });
+                let meta =
+                    is_remote.then(|| [("reqKey".to_owned(), json!(key))].into_iter().collect());
                 self.calls.spawn(async move {
                     let blocks = blocks(text, cwd, takes_images).await;
-                    let request = schema::PromptRequest::new(session, blocks);
+                    let request = schema::PromptRequest::new(session, blocks).meta(meta);
                     let ended = caller.prompt(request).await;
                     Event::TurnEnded(ended.map(|response| response.stop_reason).map_err(failure))
                 });
             }
             Command::Steer(text) => {
-                self.calls.spawn(async move {
-                    let blocks = blocks(text.clone(), cwd, takes_images).await;
-                    let request = json!({ "sessionId": session, "prompt": blocks, "idleBehavior": "promptRequired" });
-                    let outcome = caller.call::<Value>("_session/steering", &request).await;
-                    Event::Steered(outcome.map(|result| result["outcome"] == "injected").map_err(failure), text)
-                });
+                self.calls.spawn(steer(caller, session, text, cwd, takes_images, None));
+            }
+            Command::AnswerWithReason(id, outcome, text) => {
+                let answer = self.permissions.remove(&id).map(|answer| (answer, outcome));
+                self.calls.spawn(steer(caller, session, text, cwd, takes_images, answer));
             }
             Command::Cancel => {
                 self.calls.spawn(async move {
@@ -117,6 +129,44 @@ impl Talk {
     }
 }
 
+/// Adds a message to the turn, and then answers a question of the agent: the model must have the message before it continues.
+async fn steer(
+    caller: Caller,
+    session: schema::SessionId,
+    text: String,
+    cwd: PathBuf,
+    takes_images: bool,
+    answer: Option<PermissionAnswer>,
+) -> Event {
+    let blocks = blocks(text.clone(), cwd, takes_images).await;
+    let request =
+        json!({ "sessionId": session, "prompt": blocks, "idleBehavior": "promptRequired" });
+    let mut call = pin!(caller.call::<Value>("_session/steering", &request));
+    // Sends the call. Its result may come only when the turn continues, for which the agent needs the answer.
+    let early = tokio::select! {
+        biased;
+        outcome = &mut call => Some(outcome),
+        () = std::future::ready(()) => None,
+    };
+    if let Some((answer, outcome)) = answer {
+        // Fails only if the agent has withdrawn the question.
+        answer.send(outcome).ok();
+    }
+    let outcome = match early {
+        Some(outcome) => outcome,
+        None => call.await,
+    };
+    Event::Steered(outcome.map(|result| result["outcome"] == "injected").map_err(failure), text)
+}
+
+/// Returns a name for a prompt that no other has.
+fn fresh_key() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    // Each state is seeded by the system's random numbers.
+    let random = || std::hash::RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", random(), random())
+}
+
 async fn blocks(text: String, cwd: PathBuf, takes_images: bool) -> Vec<schema::ContentBlock> {
     let plain = schema::ContentBlock::from(text.as_str());
     let read = move || files::blocks_of(&text, &cwd, takes_images);
@@ -147,12 +197,16 @@ pub(super) async fn open_first(
     caller: Caller,
     agent: Arc<Agent>,
     cwd: PathBuf,
-    session: Option<schema::SessionId>,
+    session: Option<Continued>,
 ) -> Event {
-    let Some(id) = session else { return open(caller, cwd, OpenHow::New).await };
-    let capabilities = &agent.capabilities;
-    if capabilities.session_capabilities.resume.is_some() {
-        let request = schema::ResumeSessionRequest::new(id.clone(), cwd.clone());
+    let Some(Continued { id, is_shown, last_seq }) = session else {
+        return open(caller, cwd, OpenHow::New).await;
+    };
+    let can_resume = agent.capabilities.session_capabilities.resume.is_some();
+    let can_load = agent.capabilities.load_session;
+    if can_resume && (is_shown || !can_load) {
+        let meta = last_seq.map(|seq| [("lastSeq".to_owned(), json!(seq))].into_iter().collect());
+        let request = schema::ResumeSessionRequest::new(id.clone(), cwd.clone()).meta(meta);
         let resumed: Result<schema::ResumeSessionResponse, Error> =
             caller.call("session/resume", &request).await;
         return match resumed {
@@ -160,7 +214,7 @@ pub(super) async fn open_first(
             Err(err) => Event::NotOpened(failure(err)),
         };
     }
-    let how = if capabilities.load_session { OpenHow::Load(id) } else { OpenHow::New };
+    let how = if can_load { OpenHow::Load(id) } else { OpenHow::New };
     open(caller, cwd, how).await
 }
 
@@ -175,6 +229,13 @@ async fn open(caller: Caller, cwd: PathBuf, how: OpenHow) -> Event {
             let request = schema::LoadSessionRequest::new(id.clone(), cwd);
             caller
                 .call::<schema::LoadSessionResponse>("session/load", &request)
+                .await
+                .map(|response| opened(id, response.modes, response.config_options, true))
+        }
+        OpenHow::Resume(id) => {
+            let request = schema::ResumeSessionRequest::new(id.clone(), cwd);
+            caller
+                .call::<schema::ResumeSessionResponse>("session/resume", &request)
                 .await
                 .map(|response| opened(id, response.modes, response.config_options, true))
         }

@@ -6,7 +6,7 @@ fn talk(script: &str) -> Talk {
     let agent = ["sh", "-c", script].map(str::to_owned).to_vec();
     let cwd = tempfile::env::temp_dir();
     Talk::new(TalkOptions {
-        agent,
+        agent: AgentAddress::Program(agent),
         cwd,
         offers_files: true,
         terminal: process::TerminalSize { columns: 80, rows: 24 },
@@ -90,7 +90,7 @@ async fn other_version_of_the_protocol_is_reported() {
 #[tokio::test]
 async fn missing_program_is_reported() {
     let mut talk = talk("");
-    talk.options.agent = vec!["/no/such/agent".to_owned()];
+    talk.options.agent = AgentAddress::Program(vec!["/no/such/agent".to_owned()]);
     let event = first_event(&mut talk).await;
     assert!(matches!(event, Event::Lost { can_retry: false, .. }), "{event:?}");
 }

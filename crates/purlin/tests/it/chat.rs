@@ -1,7 +1,10 @@
 //! The terminal client in a real terminal.
 
+mod asking;
 mod faults;
 mod foreign;
+mod plain;
+mod remote;
 mod terminal;
 
 use std::time::Duration;
@@ -90,6 +93,78 @@ fn terminal_resized_there_and_back_keeps_every_line() {
                 && all.lines().any(is_cut)
         });
     }
+}
+
+// R: C1
+#[test]
+fn suspended_client_gives_the_terminal_back_and_continues() {
+    let terminal = Opening::script(SCRIPT).in_shell().start();
+    terminal.shows("Build ·");
+    terminal.keys(&["-l", "not sent"]);
+    terminal.shows("> not sent");
+    terminal.keys(&["C-z"]);
+    // The shell says which job was stopped, and takes commands.
+    let last = |all: &str| all.lines().rev().find(|line| !line.is_empty()).map(str::to_owned);
+    terminal.shows_where("the shell", |all| last(all).is_some_and(|line| line == "shell>"));
+    terminal.keys(&["-l", "stty -a | grep -o -w icanon"]);
+    terminal.keys(&["Enter"]);
+    terminal.shows("\nicanon");
+    terminal.keys(&["-l", "fg"]);
+    terminal.keys(&["Enter"]);
+    terminal.shows_where("the client", |all| {
+        let (_, after) = all.rsplit_once("fg").unwrap_or_default();
+        after.contains("> not sent") && after.contains("Build ·")
+    });
+    terminal.keys(&["C-c"]);
+    terminal.keys(&["C-d"]);
+    terminal.shows_where("the shell", |all| last(all).is_some_and(|line| line == "shell>"));
+    wait_until("the agent ends", DEADLINE, || terminal.processes().is_empty());
+}
+
+// R: C1
+#[test]
+fn model_hears_why_something_was_rejected() {
+    let script = r#"
+model tool write {"filePath":"one.txt","content":"1\n"}
+model end
+model echo
+"#;
+    let terminal = start(script);
+    terminal.send("write");
+    terminal.answer("y Allow once", "N");
+    terminal.shows("No, because:");
+    terminal.keys(&["-l", "use two.txt"]);
+    terminal.keys(&["Enter"]);
+    terminal.shows_where("the model's echo", |all| all.lines().any(|line| line == "use two.txt"));
+    terminal.shows_where("the reason, once", |all| all.matches("> use two.txt").count() == 1);
+    assert!(!terminal.path("project/one.txt").exists());
+}
+
+// R: C1
+#[test]
+fn rewind_offers_the_messages_of_our_agent() {
+    let script = r#"
+model tool write {"filePath":"one.txt","content":"1\n"}
+model text "One is written.\n"
+model end
+model tool write {"filePath":"two.txt","content":"2\n"}
+model text "Two is written.\n"
+"#;
+    let terminal = start(script);
+    for (name, said) in [("one", "One is written."), ("two", "Two is written.")] {
+        terminal.send(&format!("write {name}"));
+        terminal.answer("y Allow once", "y");
+        terminal.shows(said);
+        terminal.shows_where("the end of the turn", |all| !all.contains("Working"));
+    }
+    terminal.send("/rewind");
+    terminal.shows("› write two");
+    terminal.keys(&["Down"]);
+    terminal.shows("› write one");
+    terminal.keys(&["Enter"]);
+    wait_until("both are gone", DEADLINE, || {
+        !terminal.path("project/one.txt").exists() && !terminal.path("project/two.txt").exists()
+    });
 }
 
 // R: C1

@@ -1,8 +1,8 @@
 //! `purlin serve`: sessions that outlive their connections, and who may use them.
 
-mod client;
-mod security;
-mod shim;
+pub(crate) mod client;
+pub(crate) mod security;
+pub(crate) mod shim;
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use wire::acp::schema;
 
 use super::desk::{Desk, chunk};
-use crate::app::{Command, Event, Failure, OpenHow};
+use crate::app::{Command, Continued, Event, Failure, OpenHow};
 use crate::keys::KeyCode;
 
 fn lost() -> Event {
@@ -19,7 +19,8 @@ fn lost() -> Event {
 }
 
 fn connect_after(milliseconds: u64) -> Command {
-    let session = Some(schema::SessionId::new("s1"));
+    let id = schema::SessionId::new("s1");
+    let session = Some(Continued { id, is_shown: true, last_seq: None });
     Command::Connect { after: Duration::from_millis(milliseconds), session }
 }
 
@@ -153,4 +154,64 @@ fn agent_that_ignores_a_cancel_can_be_restarted() {
     desk.commands();
     desk.key(crate::keys::Key::ctrl('c'));
     assert_eq!(desk.commands(), [Command::Kill]);
+}
+
+// R: C2
+#[test]
+fn turn_on_a_server_goes_on_without_us() {
+    let mut desk = Desk::closed(60, 24);
+    desk.is_remote = true;
+    desk.connect("s1", false);
+    let numbered = |desk: &mut Desk, seq: u64, text: &str| {
+        let notification =
+            json!({ "sessionId": "s1", "update": chunk(text), "_meta": { "seq": seq } });
+        desk.event(Event::Update(serde_json::from_value(notification).unwrap()));
+    };
+    desk.send("go");
+    numbered(&mut desk, 4, "First. ");
+    desk.event(lost());
+    let session = Continued { id: schema::SessionId::new("s1"), is_shown: true, last_seq: Some(4) };
+    let after = Duration::from_millis(500);
+    assert_eq!(desk.commands(), [Command::Connect { after, session: Some(session) }]);
+    // What was missed, and something that was shown.
+    numbered(&mut desk, 4, "First. ");
+    numbered(&mut desk, 5, "Second.\n\n");
+    desk.connect("s1", true);
+    assert_eq!(desk.commands(), [Command::PromptAgain]);
+    numbered(&mut desk, 6, "Third.\n\n");
+    desk.event(Event::TurnEnded(Ok(schema::StopReason::EndTurn)));
+    let all = desk.all().join("\n");
+    for once in ["First.", "Second.", "Third."] {
+        assert_eq!(all.matches(once).count(), 1, "{all}");
+    }
+    assert!(!all.contains("Continue the turn"), "{all}");
+}
+
+// R: C1, C3
+#[test]
+fn what_an_agent_says_about_a_session_before_it_is_open_is_not_lost() {
+    let mut desk = Desk::closed(60, 24);
+    let commands = |name: &str| json!({ "sessionUpdate": "available_commands_update", "availableCommands": [{ "name": name, "description": "" }] });
+    desk.update(commands("first"));
+    desk.update(chunk("Welcome.\n\n"));
+    desk.connect("s1", false);
+    assert!(desk.all().join("\n").contains("Welcome."));
+    desk.type_text("/firs");
+    assert!(desk.live_text().contains("› first"), "{}", desk.live_text());
+    // The same while another session is loaded, whose history is shown meanwhile.
+    desk.key(crate::keys::Key::ctrl('u'));
+    desk.event(Event::Sessions(Ok(serde_json::from_value(
+        json!([{ "sessionId": "s2", "cwd": "/project" }]),
+    )
+    .unwrap())));
+    desk.press(KeyCode::Enter);
+    let of_other =
+        |update| serde_json::from_value(json!({ "sessionId": "s2", "update": update })).unwrap();
+    desk.event(Event::Update(of_other(commands("second"))));
+    desk.event(Event::Update(of_other(chunk("History.\n\n"))));
+    desk.connect("s2", true);
+    desk.type_text("/sec");
+    assert!(desk.live_text().contains("› second"), "{}", desk.live_text());
+    let all = desk.all().join("\n");
+    assert_eq!(all.matches("History.").count(), 1, "{all}");
 }

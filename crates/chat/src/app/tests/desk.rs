@@ -14,6 +14,9 @@ pub(super) struct Desk {
     screen: Screen,
     terminal: vt100::Parser,
     now: u64,
+    is_linear: bool,
+    /// The agent is on a server.
+    pub(super) is_remote: bool,
     /// Everything that was written.
     pub(super) raw: String,
 }
@@ -21,6 +24,10 @@ pub(super) struct Desk {
 impl Desk {
     /// A client without a connection.
     pub(super) fn closed(columns: u16, rows: u16) -> Desk {
+        Desk::with(columns, rows, false)
+    }
+
+    fn with(columns: u16, rows: u16, is_linear: bool) -> Desk {
         let app = App::new(AppOptions {
             columns: columns.into(),
             rows: rows.into(),
@@ -28,7 +35,7 @@ impl Desk {
             branch: Some("main".to_owned()),
             history: String::new(),
             session: None,
-            is_linear: false,
+            is_linear,
             has_vi_keys: false,
             images: crate::image::ImageProtocol::None,
             key_map: crate::keymap::KeyMap::default(),
@@ -40,6 +47,8 @@ impl Desk {
             screen,
             terminal: vt100::Parser::new(rows, columns, 10_000),
             now: 0,
+            is_linear,
+            is_remote: false,
             raw: String::new(),
         }
     }
@@ -47,6 +56,14 @@ impl Desk {
     /// A client with an open session.
     pub(super) fn open(columns: u16, rows: u16) -> Desk {
         let mut desk = Desk::closed(columns, rows);
+        desk.connect("s1", false);
+        desk.commands();
+        desk
+    }
+
+    /// A client without a cursor, with an open session.
+    pub(super) fn linear() -> Desk {
+        let mut desk = Desk::with(60, 24, true);
         desk.connect("s1", false);
         desk.commands();
         desk
@@ -63,6 +80,7 @@ impl Desk {
             auth_methods: serde_json::from_value(json!([{ "id": "key", "name": "API key" }]))
                 .unwrap(),
             can_steer: true,
+            is_remote: self.is_remote,
         };
         self.event(Event::Connected(Box::new(agent)));
         let modes = json!({ "currentModeId": "build", "availableModes": [{ "id": "build", "name": "Build" }, { "id": "plan", "name": "Plan" }] });
@@ -81,11 +99,23 @@ impl Desk {
     }
 
     fn draw(&mut self) {
+        if self.is_linear {
+            return;
+        }
         let lines = self.app.take_lines();
         let live = self.app.live();
         let frame = self.screen.frame(&lines, &live);
         self.terminal.process(frame.as_bytes());
         self.raw.push_str(&frame);
+    }
+
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Lets time pass without an event.
+    pub(super) fn wait(&mut self, milliseconds: u64) {
+        self.now += milliseconds;
     }
 
     pub(super) fn pass(&mut self, milliseconds: u64) {

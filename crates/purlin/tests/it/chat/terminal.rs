@@ -17,6 +17,8 @@ pub(super) struct Opening {
     args: String,
     env: String,
     size: (u16, u16),
+    /// Started by a shell with job control.
+    is_in_shell: bool,
     files: Vec<(PathBuf, String)>,
 }
 
@@ -33,6 +35,7 @@ impl Opening {
             args: args.to_owned(),
             env: "TERM=tmux-256color".to_owned(),
             size: (80, 24),
+            is_in_shell: false,
             files: Vec::new(),
         }
     }
@@ -40,6 +43,12 @@ impl Opening {
     /// Sets variables, as words of `env`; the last one of a name is used.
     pub(super) fn env(mut self, words: &str) -> Opening {
         self.env = format!("{} {words}", self.env);
+        self
+    }
+
+    /// Lets a shell with job control start the client.
+    pub(super) fn in_shell(mut self) -> Opening {
+        self.is_in_shell = true;
         self
     }
 
@@ -57,13 +66,15 @@ impl Opening {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         }
-        let line = format!(
-            "cd project && exec env -i PATH=\"$PATH\" HOME='{{home}}' {env} '{program}' chat {args}",
-            env = self.env,
-            program = env!("CARGO_BIN_EXE_purlin"),
-            args = self.args,
-        );
-        let line = line.replace("{home}", &terminal.directory.path().display().to_string());
+        let home = terminal.directory.path().display().to_string();
+        let with_home = |line: String| line.replace("{home}", &home);
+        let client = with_home(format!("'{}' chat {}", env!("CARGO_BIN_EXE_purlin"), self.args));
+        let shell = "PS1='shell> ' sh -i".to_owned();
+        let program = if self.is_in_shell { &shell } else { &client };
+        let env = &self.env;
+        let line =
+            format!("cd project && exec env -i PATH=\"$PATH\" HOME='{{home}}' {env} {program}");
+        let line = with_home(line);
         let (columns, rows) = (self.size.0.to_string(), self.size.1.to_string());
         terminal.tmux(&[
             "-f",
@@ -81,6 +92,11 @@ impl Opening {
             "remain-on-exit",
             "on",
         ]);
+        if self.is_in_shell {
+            terminal.shows("shell>");
+            terminal.keys(&["-l", &client]);
+            terminal.keys(&["Enter"]);
+        }
         terminal
     }
 }

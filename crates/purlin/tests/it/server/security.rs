@@ -15,7 +15,7 @@ const INITIALIZE: &str =
 
 /// Makes a token as an operator does.
 #[expect(clippy::disallowed_methods, reason = "the program under test is no child of an agent")]
-fn token(directory: &Path, name: &str, more: &[&str]) -> String {
+pub(crate) fn token(directory: &Path, name: &str, more: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_purlin"));
     command.args(["serve", "token", name, "--tokens"]).arg(directory.join("tokens"));
     let output = command.args(more).env("HOME", directory).output().unwrap();

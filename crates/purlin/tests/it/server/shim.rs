@@ -13,14 +13,14 @@ use super::client::{Server, numbered_script, text_of};
 use crate::directory::Directory;
 
 /// A network between the shim and a server, whose connections can be cut.
-struct Network {
-    address: String,
+pub(crate) struct Network {
+    pub(crate) address: String,
     target: Arc<Mutex<Option<String>>>,
     sockets: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Network {
-    fn to(server: &Server) -> Network {
+    pub(crate) fn to(server: &Server) -> Network {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let target = Arc::new(Mutex::new(Some(server.address.clone())));
@@ -49,13 +49,13 @@ impl Network {
         network
     }
 
-    fn cut(&self) {
+    pub(crate) fn cut(&self) {
         for socket in self.sockets.lock().unwrap().drain(..) {
             socket.shutdown(Shutdown::Both).ok();
         }
     }
 
-    fn lead_to(&self, server: Option<&Server>) {
+    pub(crate) fn lead_to(&self, server: Option<&Server>) {
         *self.target.lock().unwrap() = server.map(|server| server.address.clone());
     }
 }
