@@ -12,7 +12,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-COLUMNS, ROWS = 84, 31
+COLUMNS, ROWS = 84, 33
 SCRIPT = r'''
 model thought "The test fails because the price is added instead of multiplied."
 model text "The total is wrong because of **one operator**. I fix it and run the tests:\n\n1. change `total` in `src/cart.rs`\n2. run the tests\n"
