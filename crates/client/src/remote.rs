@@ -89,7 +89,7 @@ async fn connect(url: &str, token: Option<&str>) -> Result<Socket, Error> {
     stream.set_nodelay(true).map_err(|err| failed(&err))?;
     if token.is_some() && !is_private(is_secure, stream.peer_addr().ok()) {
         let why = "the token would be sent unencrypted to another machine; use wss://";
-        return Err(Error::Remote(why.to_owned()));
+        return Err(Error::RemoteRefused(why.to_owned()));
     }
     let stream: Box<dyn Stream> = match is_secure {
         false => Box::new(stream),
