@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use serde_json::json;
 
 use super::programs::Programs;
 use super::pty::{Pty, milliseconds};
@@ -47,18 +48,26 @@ pub(crate) fn terminals(programs: &Programs) -> Result<Vec<Row>> {
     std::fs::write(&script, "model text \"Hello.\\n\"\n")?;
     let model = format!("script:{}", script.display());
     let ours = vec![programs.purlin.display().to_string(), "chat".into(), "--model".into(), model];
+    // Claude Code ends without a network, unless it has been set up and has a server of its own.
+    let trusted = json!({ project.display().to_string(): { "hasTrustDialogAccepted": true } });
+    let settings = json!({ "hasCompletedOnboarding": true, "theme": "dark", "projects": trusted });
+    std::fs::write(home.join(".claude.json"), settings.to_string())?;
+    let program = |package: &str| -> Result<String> {
+        Ok(find(&directory.join(package), package)?.display().to_string())
+    };
+    let nowhere = ["env", "ANTHROPIC_BASE_URL=http://127.0.0.1:9", "ANTHROPIC_AUTH_TOKEN=none"]
+        .map(str::to_owned);
     let others = [
-        ("Codex 0.166", find(&directory.join("codex"), "codex")?),
-        ("Claude Code", find(&directory.join("claude"), "claude")?),
-        ("OpenCode", find(&directory.join("opencode"), "opencode")?),
+        ("Codex 0.166", vec![program("codex")?]),
+        ("Claude Code", [&nowhere[..], &[program("claude")?]].concat()),
+        ("OpenCode", vec![program("opencode")?]),
     ];
     let mut figures: Vec<Figures> = Vec::new();
     figures.resize_with(others.len() + 1, Figures::default);
     for _ in 0..ROUNDS {
         measure(&ours, &home, &project, &mut figures[0]).context("Purlin")?;
-        for ((name, path), figures) in others.iter().zip(&mut figures[1..]) {
-            let words = [path.display().to_string()];
-            measure(&words, &home, &project, figures).context(*name)?;
+        for ((name, words), figures) in others.iter().zip(&mut figures[1..]) {
+            measure(words, &home, &project, figures).context(*name)?;
         }
     }
     let (ours, rest) = figures.split_first().context("nothing was measured")?;
@@ -87,6 +96,7 @@ fn measure(words: &[String], home: &Path, project: &Path, figures: &mut Figures)
     let before = processor_time(&family);
     client.count_until(|_| false, REST)?;
     figures.rest.push((processor_time(&family) - before) * 1000.0);
+    anyhow::ensure!(is_alive(client.child.id()), "it ended by itself");
     figures.memory.push(family.iter().map(|pid| memory(*pid)).sum::<f64>() / 1e6);
     // Closes our end of the terminal, as a window that is closed does. Nobody is told.
     client.hang_up();
