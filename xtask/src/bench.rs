@@ -31,7 +31,7 @@ use table::Row;
 /// A benchmark: its name, and the function that measures its rows.
 type Bench = (&'static str, fn(&Programs) -> Result<Vec<Row>>);
 
-const BENCHES: [Bench; 16] = [
+const BENCHES: [Bench; 17] = [
     ("start", life::start),
     ("memory", life::memory),
     ("cancel", life::cancel),
