@@ -1,3 +1,5 @@
+//! Forms: every field is asked and checked, with keys and with lines.
+
 use serde_json::{Value as Json, json};
 
 use super::*;
