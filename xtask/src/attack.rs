@@ -23,7 +23,7 @@ const SUITES: [Suite; 12] = [
     (
         "files and repositories that run later",
         &[
-            ("tools", "test(/quarantine|git_redirects|repositories/)"),
+            ("tools", "test(/quarantine|git_redirects|repositories|watch/)"),
             ("purlin", "test(/^persistence::/) or test(/^worktrees::/)"),
             ("shell", "test(/auto_run/)"),
         ],
@@ -35,7 +35,7 @@ const SUITES: [Suite; 12] = [
     (
         "paths, links and races",
         &[
-            ("tools", "test(/^(paths|race|restore|search)::/)"),
+            ("tools", "test(/^(paths|race|restore|search)::/) or test(/hard_links/)"),
             ("purlin", "test(/^policy_files::/)"),
         ],
     ),
@@ -51,7 +51,7 @@ const SUITES: [Suite; 12] = [
         "terminal sequences, Markdown and hidden characters",
         &[
             ("engine", "test(/visible|markdown/)"),
-            ("mcp", "test(/clean/)"),
+            ("mcp", "test(/clean|report/)"),
             ("purlin", "test(/render|output/)"),
         ],
     ),
@@ -63,6 +63,7 @@ const SUITES: [Suite; 12] = [
                 "test(/^(secrets|trace|models|hardening|project_custom)::/) or test(/opening_a_project|injection/)",
             ),
             ("observe", "test(/mask/)"),
+            ("client", "test(/remote/)"),
         ],
     ),
     ("hostile lines", &[("purlin", "test(/^(torture|hostile|order)::/)"), ("wire", "all()")]),

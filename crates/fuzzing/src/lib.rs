@@ -19,7 +19,7 @@ use coverage::Coverage;
 const INPUTS: u64 = 400;
 /// The largest input that is written to the corpus because it reaches something new, and the most of them for a target.
 const LARGEST_SAVED: usize = 512;
-const MOST_SAVED: usize = 120;
+const MOST_SAVED: usize = 40;
 /// The most inputs that are changed further.
 const MOST_KNOWN: usize = 20_000;
 /// The largest input.

@@ -61,6 +61,8 @@ pub(crate) enum Error {
     Pattern(String),
     #[error("the search was stopped after {} seconds; name a smaller folder", .0.as_secs())]
     TooSlow(std::time::Duration),
+    #[error("{0} could not be resolved: the disk that it leads to does not answer")]
+    NoAnswer(String),
     #[error("{name}: {source}")]
     Io { name: String, source: io::Error },
     #[error(transparent)]
@@ -94,6 +96,7 @@ impl Error {
             | Error::NotText { .. }
             | Error::Pattern(_)
             | Error::TooSlow(_)
+            | Error::NoAnswer(_)
             | Error::Editor(_) => self.to_string(),
         }
     }

@@ -82,7 +82,8 @@ impl Files {
             target.is_secret();
             Ok(target)
         });
-        timeout(PATIENCE, resolve).await.unwrap_or(Err(Error::TooSlow(PATIENCE)))
+        let resolved = timeout(PATIENCE, resolve).await;
+        resolved.unwrap_or_else(|_| Err(Error::NoAnswer(spelling.to_owned())))
     }
 
     /// Reads and writes the disk only, for a directory that the client does not have.
