@@ -1,5 +1,8 @@
 //! A session as Markdown.
 
+use std::collections::BTreeSet;
+use std::path::Path;
+
 use engine::Event;
 use engine::ports::SessionInfo;
 use engine::words::iso_8601;
@@ -22,8 +25,12 @@ pub(super) fn print(
         out.push_str(&format!("\n> {problem}\n"));
     }
     let mut speaker = "";
+    let mut diffs = BTreeSet::new();
     for event in events {
         let now = if matches!(event, Event::User { .. }) { "You" } else { "Purlin" };
+        if repeats_its_diffs(event, &mut diffs) {
+            continue;
+        }
         let part = part(event, most);
         if part.is_empty() {
             continue;
@@ -35,6 +42,31 @@ pub(super) fn print(
         out.push_str(&format!("\n{}\n", part.trim_end()));
     }
     out
+}
+
+/// Tells whether an update ends a call with the diffs that the call began with.
+fn repeats_its_diffs<'a>(
+    event: &'a Event,
+    diffs: &mut BTreeSet<(&'a str, &'a Path, &'a str)>,
+) -> bool {
+    let (id, content, is_end) = match event {
+        Event::ToolCall(call) => (call.id.as_str(), call.content.as_slice(), false),
+        Event::ToolUpdate(id, update) => {
+            let is_end = update.status == Some(ToolStatus::Completed);
+            (id.as_str(), update.content.as_deref().unwrap_or_default(), is_end)
+        }
+        _ => return false,
+    };
+    let mut is_known = is_end && !content.is_empty();
+    for one in content {
+        is_known &= match one {
+            ToolContent::Diff { path, new, .. } => {
+                !diffs.insert((id, path.as_path(), new.as_str()))
+            }
+            _ => false,
+        };
+    }
+    is_known
 }
 
 fn part(event: &Event, most: usize) -> String {
@@ -118,4 +150,28 @@ fn fenced(text: &str) -> String {
     let longest = text.split(|character| character != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);
     format!("\n{fence}\n{}\n{fence}\n", text.trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::words::{ToolCallId, ToolUpdate};
+
+    use super::*;
+
+    #[test]
+    fn diff_that_a_call_began_with_is_not_repeated() {
+        let diff = |new: &str| {
+            let path = "/a".into();
+            vec![ToolContent::Diff { path, old: None, new: new.into() }]
+        };
+        let end = |new: &str| {
+            let status = Some(ToolStatus::Completed);
+            let update = ToolUpdate { status, content: Some(diff(new)), ..ToolUpdate::default() };
+            Event::ToolUpdate(ToolCallId::new("t"), Box::new(update))
+        };
+        let (first, same, other) = (end("x"), end("x"), end("y"));
+        let mut diffs = BTreeSet::new();
+        let repeats = [&first, &same, &other].map(|event| repeats_its_diffs(event, &mut diffs));
+        assert_eq!(repeats, [false, true, false]);
+    }
 }
