@@ -78,13 +78,24 @@ impl Codex {
         let mut ours = Map::new();
         for (name, server) in servers {
             self.restrict(&name, &server);
+            let unclear = unclear_restrictions(&server);
             let unused = unused_keys(&server);
-            let (state, note) = match unused.is_empty() {
-                true => (State::Taken, String::new()),
-                false => (State::Changed, format!("without {}", unused.join(", "))),
+            let (state, note) = match (unclear.first(), unused.is_empty()) {
+                (Some((key, why)), _) => (State::Changed, format!("turned off: `{key}` {why}")),
+                (None, true) => (State::Taken, String::new()),
+                (None, false) => (State::Changed, format!("without {}", unused.join(", "))),
             };
             self.rows.push(Row::new(shown, format!("mcp_servers.{name}"), state, note));
-            ours.insert(name, converted(&server, environment));
+            self.problems.extend(unclear.iter().map(|(key, why)| {
+                format!(
+                    "{shown}: `mcp_servers.{name}.{key}` {why}. The server does not start until this is corrected."
+                )
+            }));
+            let mut server = converted(&server, environment);
+            if !unclear.is_empty() {
+                server["enabled"] = Value::Bool(false);
+            }
+            ours.insert(name, server);
         }
         let mut wrong = Vec::new();
         self.servers = McpServers::read(Value::Object(ours), &mut wrong);
@@ -132,6 +143,22 @@ const KNOWN: [&str; 12] = [
 fn unused_keys(server: &Value) -> Vec<String> {
     let keys = server.as_object().into_iter().flatten().map(|(key, _)| key);
     keys.filter(|key| !KNOWN.contains(&key.as_str())).map(|key| format!("`{key}`")).collect()
+}
+
+/// Returns the restrictions of a server that have the wrong type, each with what is wrong with it.
+fn unclear_restrictions(server: &Value) -> Vec<(&'static str, &'static str)> {
+    let is_names =
+        |value: &Value| value.as_array().is_some_and(|names| names.iter().all(Value::is_string));
+    let mut found = Vec::new();
+    if server.get("enabled").is_some_and(|value| !value.is_boolean()) {
+        found.push(("enabled", "must be true or false"));
+    }
+    for key in ["enabled_tools", "disabled_tools"] {
+        if server.get(key).is_some_and(|value| !is_names(value)) {
+            found.push((key, "must be a list of strings"));
+        }
+    }
+    found
 }
 
 /// Converts a server to our form.
@@ -205,6 +232,26 @@ mod tests {
         assert!(states.contains(&("mcp_servers.docs", State::Changed)), "{states:?}");
         assert!(states.contains(&("sandbox_mode", State::Changed)), "{states:?}");
         assert!(states.contains(&("model", State::NotSupported)), "{states:?}");
+    }
+
+    // R: T2
+    #[test]
+    fn server_with_a_restriction_that_is_not_understood_is_off_and_reported() {
+        for (unclear, must) in [
+            ("disabled_tools = \"write\"", "disabled_tools` must be a list of strings"),
+            ("disabled_tools = [\"write\", 1]", "disabled_tools` must be a list of strings"),
+            ("enabled_tools = { read = true }", "enabled_tools` must be a list of strings"),
+            ("enabled = \"no\"", "enabled` must be true or false"),
+        ] {
+            let found = read_text(&format!(
+                "[mcp_servers.a]\ncommand = \"x\"\n{unclear}\n[mcp_servers.b]\ncommand = \"x\"\n"
+            ));
+            let names = found.servers.servers.iter().map(|one| one.name.as_str());
+            assert_eq!(names.collect::<Vec<_>>(), ["b"], "{unclear}");
+            assert_eq!(found.problems.len(), 1, "{unclear}: {:?}", found.problems);
+            assert!(found.problems[0].contains(must), "{:?}", found.problems);
+            assert_eq!(found.rows[0].state, State::Changed, "{unclear}");
+        }
     }
 
     // R: T2

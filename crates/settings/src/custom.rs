@@ -51,6 +51,13 @@ pub(crate) fn unclear_tool(place: &str, key: String) -> AskFloor {
     AskFloor { key, pattern: "*".to_owned(), why }
 }
 
+/// Asks for everything, because a hook that could reject something cannot be understood. `place` is where it stands.
+pub(crate) fn unclear_hook(place: &str) -> AskFloor {
+    AskFloor::everything(format!(
+        "{place} has a hook that cannot be understood: everything asks until this is corrected."
+    ))
+}
+
 /// Returns the members of an object, or an empty map if the value is no object.
 pub(crate) fn members(value: Value) -> Map<String, Value> {
     if let Value::Object(members) = value { members } else { Map::new() }

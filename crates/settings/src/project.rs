@@ -18,7 +18,7 @@ use crate::config::sources::unknown_restrictions;
 use crate::custom::files::{self, Found, Sort};
 use crate::custom::hooks::Hook;
 use crate::custom::tool_switches::ToolSwitches;
-use crate::custom::{Additions, template, unclear_tool};
+use crate::custom::{Additions, template, unclear_hook, unclear_tool};
 use crate::diagnostics::Diagnostics;
 use crate::mcp_servers::McpServers;
 use crate::trust::{self, Trust};
@@ -341,6 +341,9 @@ fn configs(
             let unclear = checked.unclear.iter();
             problems.extend(unclear.map(|(line, problem)| format!("{name}:{line}: {problem}")));
         }
+        if checked.has_unclear_hooks && OURS.contains(&name) {
+            floors.push(unclear_hook(&format!("This project's {name}")));
+        }
         let checked = Some(checked).filter(|_| OURS.contains(&name));
         let options = jsonc_parser::ParseOptions::default();
         let value = jsonc_parser::parse_to_serde_value::<Value>(&text, &options);
@@ -479,5 +482,36 @@ mod tests {
         trust::add(directories.data.as_ref().unwrap(), &directory, project.parts()).unwrap();
         assert_eq!(read().rules().len(), 2);
         assert_eq!(read().servers().0.servers.len(), 1);
+    }
+
+    // R: T2
+    #[test]
+    fn hook_that_is_not_understood_asks_and_is_reported_also_with_trust() {
+        let guard = r#"{ "hooks": { "before_tool": "guard" } }"#;
+        let of_claude = r#"{ "hooks": { "PreToolUse": "guard" } }"#;
+        for (file, text) in [("purlin.json", guard), (".claude/settings.json", of_claude)] {
+            let temporary = tempfile::tempdir().unwrap();
+            let directory = temporary.path().to_owned();
+            std::fs::create_dir(directory.join(".claude")).unwrap();
+            std::fs::write(directory.join(file), text).unwrap();
+            let data = directory.join("data");
+            let directories = Directories { data: Some(data.clone()), ..Directories::default() };
+            let check = |project: Project| {
+                let asks: Vec<&str> = project.floors().map(|floor| floor.key.as_str()).collect();
+                assert_eq!(asks, ["*"], "{file}");
+                assert!(project.problems()[0].starts_with(file), "{:?}", project.problems());
+            };
+            let project = Project::read(&directory, &directories, &DiskReader);
+            trust::add(&data, &directory, project.parts()).unwrap();
+            check(project);
+            let trusted = Project::read(&directory, &directories, &DiskReader);
+            assert!(trusted.is_trusted(), "{file}");
+            check(trusted);
+        }
+        let temporary = tempfile::tempdir().unwrap();
+        // OpenCode's hooks have another form, and are not used.
+        std::fs::write(temporary.path().join("opencode.json"), guard).unwrap();
+        let project = Project::read(temporary.path(), &Directories::default(), &DiskReader);
+        assert_eq!(project.floors().count(), 0);
     }
 }

@@ -205,3 +205,26 @@ fn switch_that_is_not_understood_asks_and_is_reported() {
         assert!(home.explain("make").contains("Would ask"), "{unclear}: {}", home.explain("make"));
     }
 }
+
+// R: T2
+#[test]
+fn hook_of_a_project_and_server_of_codex_that_are_not_understood_are_not_lost() {
+    for (file, unclear) in [
+        ("w/purlin.json", r#"{ "hooks": { "before_tool": "guard" } }"#),
+        ("w/.claude/settings.json", r#"{ "hooks": { "PreToolUse": "guard" } }"#),
+    ] {
+        let home = Home::new();
+        home.0.write(".config/purlin/purlin.json", r#"{ "permission": "allow" }"#);
+        assert!(home.explain("make").contains("Would run"), "{}", home.explain("make"));
+        home.0.write(file, unclear);
+        assert!(home.explain("make").contains("Would ask"), "{file}: {}", home.explain("make"));
+    }
+    let home = Home::new();
+    let server = "[mcp_servers.docs]\ncommand = \"docs\"\ndisabled_tools = \"write\"\n";
+    home.0.write(".codex/config.toml", server);
+    let reported = text(&home.purlin(&["doctor"]));
+    let must = "`mcp_servers.docs.disabled_tools` must be a list of strings. The server does not";
+    assert!(reported.contains(must), "{reported}");
+    let rows = text(&home.purlin(&["config", "import"]));
+    assert!(rows.contains("turned off: `disabled_tools`"), "{rows}");
+}

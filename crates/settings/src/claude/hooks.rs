@@ -19,23 +19,34 @@ const EVENTS: [(&str, &str); 4] = [
 
 /// Reads `hooks` of a settings file.
 pub(super) fn read(value: &Value, shown: &str, is_project: bool, found: &mut ClaudeSettings) {
-    for (event, groups) in value.as_object().into_iter().flatten() {
+    let Value::Object(events) = value else {
+        return unsupported(shown, "hooks", "before_tool", "must be an object", found);
+    };
+    for (event, groups) in events {
         let setting = format!("hooks.{event}");
         let Some((_, moment)) = EVENTS.iter().find(|(known, _)| known == event) else {
             found.rows.push(Row::new(shown, setting, State::NotSupported, ""));
             continue;
         };
         let moment: &'static str = moment;
-        for group in groups.as_array().into_iter().flatten() {
+        let Value::Array(groups) = groups else {
+            unsupported(shown, &setting, moment, "must be a list", found);
+            continue;
+        };
+        for group in groups {
             let matcher =
                 group.get("matcher").and_then(Value::as_str).filter(|one| !one.is_empty());
-            for entry in group.get("hooks").and_then(Value::as_array).into_iter().flatten() {
+            let Some(entries) = group.get("hooks").and_then(Value::as_array) else {
+                unsupported(shown, &setting, moment, "has an entry without a list `hooks`", found);
+                continue;
+            };
+            for entry in entries {
                 let command = entry.get("command").and_then(Value::as_str);
                 let is_command = entry.get("type").is_none_or(|kind| kind == "command");
                 let Some(command) =
                     command.filter(|_| is_command && found.hooks.len() < MOST_HOOKS)
                 else {
-                    unsupported(shown, &setting, moment, found);
+                    unsupported(shown, &setting, moment, "only commands can run", found);
                     continue;
                 };
                 let seconds = entry.get("timeout").and_then(Value::as_u64).unwrap_or(LONGEST);
@@ -60,9 +71,9 @@ pub(super) fn read(value: &Value, shown: &str, is_project: bool, found: &mut Cla
 }
 
 /// A hook that cannot run may be a guard: what it would guard asks.
-fn unsupported(shown: &str, setting: &str, moment: &str, found: &mut ClaudeSettings) {
-    found.rows.push(Row::new(shown, setting, State::NotSupported, "only commands can run"));
-    if moment == "before_tool" {
+fn unsupported(shown: &str, setting: &str, moment: &str, note: &str, found: &mut ClaudeSettings) {
+    found.rows.push(Row::new(shown, setting, State::NotSupported, note));
+    if moment.starts_with("before") {
         let why =
             format!("{shown}: a hook of `{setting}` cannot run here. It is enforced as `ask`.");
         found.problems.push(why.clone());
@@ -92,8 +103,18 @@ mod tests {
         assert_eq!(found.hooks[0].matcher.as_deref(), Some("Bash|Edit"));
         assert_eq!(found.hooks[0].timeout, Duration::from_secs(LONGEST));
         assert!(found.floors.is_empty() && found.rows.len() == 3, "{:?}", found.rows);
-        let guard = json!({ "PreToolUse": [{ "hooks": [{ "type": "http", "url": "http://x" }] }] });
-        read(&guard, "s", false, &mut found);
-        assert_eq!((found.floors.len(), found.problems.len()), (1, 1));
+        for guard in [
+            json!({ "PreToolUse": [{ "hooks": [{ "type": "http", "url": "http://x" }] }] }),
+            json!({ "UserPromptSubmit": [{ "hooks": [{ "type": "prompt", "prompt": "Ok?" }] }] }),
+            json!({ "PreToolUse": "guard.sh" }),
+            json!({ "PreToolUse": [{ "command": "guard.sh" }] }),
+            json!(["guard.sh"]),
+        ] {
+            for is_project in [false, true] {
+                let mut found = ClaudeSettings::default();
+                read(&guard, "s", is_project, &mut found);
+                assert_eq!((found.floors.len(), found.problems.len()), (1, 1), "{guard}");
+            }
+        }
     }
 }

@@ -12,6 +12,7 @@ use super::check::{self, Checked, check, check_value};
 use super::keys::{KEYS, Kind};
 use super::last_good;
 use crate::Environment;
+use crate::custom;
 use crate::limits::Limits;
 
 /// The source of a value.
@@ -132,9 +133,7 @@ impl Sources {
             self.origins.insert(key.clone(), Origin::File(path.to_owned(), *line));
         }
         if checked.has_unclear_hooks {
-            self.floors.push(AskFloor::everything(format!(
-                "{at} has a hook that cannot be understood: everything asks until this is corrected."
-            )));
+            self.floors.push(custom::unclear_hook(&at.to_string()));
         }
         self.value.extend(std::mem::take(&mut checked.value));
         checked
