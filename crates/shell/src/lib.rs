@@ -9,6 +9,7 @@ mod auto_run;
 mod awk;
 mod context;
 mod git;
+mod grammar;
 mod items;
 mod known;
 mod need;

@@ -3,10 +3,9 @@
 //! Only the node kinds named here are accepted. Everything else, and every syntax error, becomes [`Item::Opaque`], in addition to
 //! everything found so far: a rule that forbids a command must see it even in input that cannot be analysed as a whole.
 
-use std::ops::ControlFlow;
+use tree_sitter::Node;
 
-use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
-
+use super::grammar::{tree_of, tree_without_pipes};
 use super::items::{Assignment, Item, Redirect, Simple};
 use super::word::{self, Word};
 
@@ -24,15 +23,13 @@ pub(crate) fn parse(command: &str, is_deceptive: fn(char) -> bool) -> Vec<Item> 
     if command.len() > LONGEST {
         return vec![Item::Opaque(format!("it has more than {LONGEST} characters"))];
     }
-    let mut parser = Parser::new();
-    let tree = match parser.set_language(&tree_sitter_bash::LANGUAGE.into()) {
-        Ok(()) => tree_of(&mut parser, &plain(command)),
-        Err(_) => None,
-    };
-    let Some(tree) = tree else {
-        return vec![Item::Opaque("it cannot be parsed".to_owned())];
-    };
     let mut reader = Reader { source: command, items: Vec::new() };
+    let text = plain(command);
+    let tree = tree_of(&text).or_else(|| {
+        reader.opaque("it cannot be parsed");
+        tree_without_pipes(&text)
+    });
+    let Some(tree) = tree else { return reader.items };
     if let Some(why) = doubtful_text(command, is_deceptive) {
         reader.opaque(why);
     }
@@ -43,21 +40,6 @@ pub(crate) fn parse(command: &str, is_deceptive: fn(char) -> bool) -> Vec<Item> 
         reader.opaque(format!("it has more than {MOST} commands"));
     }
     reader.items
-}
-
-/// How often the parser may report progress. It does so every hundred steps; an ordinary command needs a few reports, the longest a few hundred.
-const MOST_REPORTS: usize = 20_000;
-
-/// Parses a text. Some short ones take the grammar minutes: they are given up.
-fn tree_of(parser: &mut Parser, text: &[u8]) -> Option<Tree> {
-    let mut reports = 0;
-    let mut progress = |_: &ParseState| {
-        reports += 1;
-        if reports < MOST_REPORTS { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    };
-    let options = ParseOptions::new().progress_callback(&mut progress);
-    let mut rest = |at: usize, _: Point| text.get(at..).unwrap_or_default();
-    parser.parse_with_options(&mut rest, None, Some(options))
 }
 
 /// Replaces every byte that is not printable ASCII by a letter. The shell treats them alike, and the grammar's scanner would read

@@ -73,3 +73,26 @@ proptest! {
         prop_assert_eq!(&needs_of(&first)[0].subject, &first);
     }
 }
+
+/// The guided fuzzer found the first text. The grammar would take minutes, and longer with each further pipe.
+#[test]
+fn text_that_takes_the_grammar_too_long_cannot_be_analysed() {
+    let found = include_str!("../../../fuzzing/corpus/shell/slow");
+    let many_pipes = format!("0 | | {}zzlast\n \"c \"\r", "zza | ".repeat(200));
+    for (text, last) in [(found, "zfor"), (&many_pipes, "zzlast")] {
+        let needs = needs_of(text);
+        let is_given_up = |need: &Need| need.is_opaque && need.why == "it cannot be parsed";
+        assert!(needs.iter().any(is_given_up), "{needs:?}");
+        assert!(needs.iter().any(|need| need.subject == last), "{needs:?}");
+    }
+}
+
+#[test]
+fn long_text_is_parsed_whole() {
+    let piped = format!("{}b", "a -x 'y z' | ".repeat(20));
+    let either = format!("{}b", "a -x 'y z' || ".repeat(40));
+    let listed = "if a; then b \"$(c d)\"; fi && e > f\n".repeat(280);
+    for text in [piped, either, listed] {
+        assert!(needs_of(&text).iter().all(|need| need.why != "it cannot be parsed"), "{text}");
+    }
+}
