@@ -10,7 +10,8 @@ use anyhow::{Context, Result};
 use crate::{program, release};
 
 /// What must compile without warnings, and for which system. Nothing is linked.
-const CHECKED: [(&str, &[&str]); 2] = [
+const CHECKED: [(&str, &[&str]); 3] = [
+    ("aarch64-unknown-linux-gnu", &["purlin"]),
     ("aarch64-apple-darwin", &["purlin"]),
     // The crates that need no Unix. The program needs more than these.
     (

@@ -169,7 +169,7 @@ pub(crate) fn raise_loopback() -> std::io::Result<()> {
     // SAFETY: all zeros is a valid value of this structure.
     let mut wanted: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in wanted.ifr_name.iter_mut().zip(b"lo") {
-        *to = from.cast_signed();
+        *to = *from as libc::c_char;
     }
     wanted.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: the call reads one such structure, which is valid until it returns.
