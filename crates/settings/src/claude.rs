@@ -69,7 +69,12 @@ pub(crate) fn read(text: &str, shown: &str, source: Source, home: Option<&Path>)
             "disabledMcpjsonServers" => {
                 let names = value.as_array().into_iter().flatten().filter_map(Value::as_str);
                 found.disabled.extend(names.map(str::to_owned));
-                (State::Taken, "")
+                if are_names(value) {
+                    (State::Taken, "")
+                } else {
+                    found.problems.push(format!("{shown}: `{key}` {NOT_NAMES}"));
+                    (State::Changed, NOT_NAMES)
+                }
             }
             "enabledMcpjsonServers" | "enableAllProjectMcpServers" => {
                 (State::Changed, "a project's servers start after `purlin trust`")
@@ -83,6 +88,15 @@ pub(crate) fn read(text: &str, shown: &str, source: Source, home: Option<&Path>)
         found.rows.push(Row::new(shown, key, state, note));
     }
     found
+}
+
+/// What is wrong with a list of servers to turn off. Every call of a server's tool asks, so nothing is allowed by it.
+pub(super) const NOT_NAMES: &str =
+    "must be a list of strings; servers that it does not name stay on";
+
+/// Tells whether a value is a list of names.
+pub(super) fn are_names(value: &Value) -> bool {
+    value.as_array().is_some_and(|names| names.iter().all(Value::is_string))
 }
 
 /// What a settings file means that cannot be read: everything asks.
@@ -260,5 +274,17 @@ mod tests {
             assert!(!found.problems.is_empty(), "{text}");
         }
         assert_eq!(read_text(""), ClaudeSettings::default());
+    }
+
+    // R: T2
+    #[test]
+    fn servers_to_turn_off_that_are_no_list_are_reported() {
+        let found = read_text("{ \"disabledMcpjsonServers\": [\"web\"] }");
+        assert!(found.disabled == ["web"] && found.problems.is_empty());
+        for text in ["\"web\"", "[\"web\", 1]", "{ \"web\": true }"] {
+            let found = read_text(&format!("{{ \"disabledMcpjsonServers\": {text} }}"));
+            assert_eq!(found.problems.len(), 1, "{text}");
+            assert!(found.problems[0].contains("must be a list of strings"), "{text}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::Environment;
+use crate::claude::{NOT_NAMES, are_names};
 use crate::mcp_servers::McpServers;
 use crate::moving::{Row, State};
 
@@ -60,6 +61,7 @@ pub(crate) fn of_user(
         _ => McpServers::default(),
     };
     let mut local = LocalServers::new();
+    let mut wrong = Vec::new();
     let projects = value.get_mut("projects").map(Value::take).unwrap_or_default();
     if let Value::Object(projects) = projects {
         for (directory, mut project) in projects {
@@ -69,7 +71,11 @@ pub(crate) fn of_user(
                 found = read(servers, &format!("projects.{directory}.mcpServers"), rows);
             }
             for key in ["disabledMcpServers", "disabledMcpjsonServers"] {
-                let names = project.get(key).and_then(Value::as_array).into_iter().flatten();
+                let Some(names) = project.get(key) else { continue };
+                if !are_names(names) {
+                    wrong.push(format!("{shown}: `projects.{directory}.{key}` {NOT_NAMES}"));
+                }
+                let names = names.as_array().into_iter().flatten();
                 found.disabled.extend(names.filter_map(Value::as_str).map(str::to_owned));
             }
             if found != McpServers::default() {
@@ -77,6 +83,7 @@ pub(crate) fn of_user(
             }
         }
     }
+    problems.extend(wrong);
     (user, local)
 }
 

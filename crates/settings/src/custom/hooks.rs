@@ -37,9 +37,9 @@ pub(crate) fn are_clear(value: &Value) -> bool {
     let Value::Object(moments) = value else { return false };
     moments.iter().all(|(moment, rows)| match moment.as_str() {
         "after_tool" | "after_turn" => true,
-        known if MOMENTS.contains(&known) => {
-            rows.as_array().is_some_and(|rows| rows.iter().all(is_clear))
-        }
+        known if MOMENTS.contains(&known) => rows
+            .as_array()
+            .is_some_and(|rows| rows.len() <= MOST_HOOKS && rows.iter().all(is_clear)),
         _ => false,
     })
 }
@@ -48,8 +48,13 @@ pub(crate) fn are_clear(value: &Value) -> bool {
 pub fn read(value: &Value, is_project: bool, problems: &mut Vec<String>) -> Vec<Hook> {
     let mut hooks = Vec::new();
     for moment in MOMENTS {
-        let rows = value.get(moment).and_then(Value::as_array).into_iter().flatten();
-        for row in rows.take(MOST_HOOKS) {
+        let Some(rows) = value.get(moment).and_then(Value::as_array) else { continue };
+        if rows.len() > MOST_HOOKS {
+            problems.push(format!(
+                "`hooks.{moment}` has more than {MOST_HOOKS} hooks: only the first {MOST_HOOKS} run"
+            ));
+        }
+        for row in rows.iter().take(MOST_HOOKS) {
             let Some(command) = row.get("command").and_then(Value::as_str) else {
                 problems.push(format!("`hooks.{moment}` has a hook without a `command`"));
                 continue;
@@ -86,6 +91,7 @@ mod tests {
             json!({ "before_tool": ["guard"] }),
             json!({ "before_turn": [{ "command": "x", "matcher": ["bash"] }] }),
             json!("guard"),
+            json!({ "before_tool": vec![json!({ "command": "x" }); MOST_HOOKS + 1] }),
         ] {
             assert!(!are_clear(&unclear), "{unclear}");
         }
