@@ -30,27 +30,34 @@ enum Resolved {
     Builtin(Builtin),
 }
 
-/// Answers a prompt.
+/// Answers a prompt. Without one, continues a turn that a crash interrupted, for a prompt that was sent again: the model is asked
+/// from where it was.
 pub(crate) async fn answer(
     cx: &mut TurnCx<'_>,
-    prompt: Prompt,
+    prompt: Option<Prompt>,
     message: Option<MessageId>,
     naming: Naming<'_>,
 ) -> Result<StopReason, TurnError> {
     let message = message.unwrap_or_else(|| cx.fresh_message());
+    let resolved = match &prompt {
+        Some(prompt) => resolve(cx, prompt).await?,
+        None => Resolved::Continue,
+    };
+    let prompt = prompt.unwrap_or_default();
     let title = prompt.title();
-    match resolve(cx, &prompt).await? {
+    // The turn is run in one place only: its state is large, and each place needs room on the stack for it.
+    let overrides = match resolved {
         Resolved::Builtin(command) => {
             begin(cx, message, &prompt, PromptKind::Command).await?;
-            run_builtin(cx, command).await
+            return run_builtin(cx, command).await;
         }
         Resolved::Isolated(isolated) => {
             begin(cx, message, &prompt, PromptKind::Command).await?;
-            isolated::run(cx, &prompt, isolated).await
+            return isolated::run(cx, &prompt, isolated).await;
         }
         Resolved::Continue => {
             begin(cx, message, &prompt, PromptKind::Continue).await?;
-            run(cx, TurnOverrides::default()).await
+            TurnOverrides::default()
         }
         Resolved::Turn(prompt, overrides) => {
             begin(cx, message, &prompt, PromptKind::Message).await?;
@@ -59,19 +66,10 @@ pub(crate) async fn answer(
             let during = before.with(overrides.mode.as_ref(), overrides.model.as_ref());
             instructions::report_mode(cx, &during.unwrap_or(before)).await?;
             cx.conversation.history.push(Message::User(prompt.blocks.into()));
-            run(cx, overrides).await
+            overrides
         }
-    }
-}
-
-/// Continues a turn that a crash interrupted, for a prompt that was sent again: the model is asked from where it was.
-pub(crate) async fn resume(
-    cx: &mut TurnCx<'_>,
-    message: Option<MessageId>,
-) -> Result<StopReason, TurnError> {
-    let message = message.unwrap_or_else(|| cx.fresh_message());
-    begin(cx, message, &Prompt::default(), PromptKind::Continue).await?;
-    run(cx, TurnOverrides::default()).await
+    };
+    run(cx, overrides).await
 }
 
 /// Finds out what a prompt is for.

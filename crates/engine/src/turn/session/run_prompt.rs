@@ -71,14 +71,10 @@ impl Session {
             turn: Turn::new(controls.shared.limits, cancel.clone(), spans),
         };
         let naming = Naming { has_title: &controls.has_title, titler: controls.titler.as_ref() };
+        let prompt = (!is_continued).then_some(prompt);
         // On the heap: a turn's state is too large to be moved on a small stack.
-        let turn = async {
-            match is_continued {
-                true => prompt::resume(&mut cx, origin.message).await,
-                false => prompt::answer(&mut cx, prompt, origin.message, naming).await,
-            }
-        };
-        let turn = AssertUnwindSafe(Box::pin(turn)).catch_unwind();
+        let turn = Box::pin(prompt::answer(&mut cx, prompt, origin.message, naming));
+        let turn = AssertUnwindSafe(turn).catch_unwind();
         let (outcome, end) = with_mailbox(turn, mailbox, controls, &cancel).await;
         self.finish_turn(outcome, message, before, span, reply).await;
         end
