@@ -58,7 +58,7 @@ usage: cargo xtask test [--quick] [-- ARGUMENTS FOR NEXTEST]
            write the documentation as a web site to target/site, and check its links
        cargo xtask platforms
            compile the program for systems that it does not run on here; needs apt-get
-       cargo xtask release [--check] [--program FILE | --order FILE] [--target TARGET]
+       cargo xtask release [--check] [--program FILE | --order FILE] [--target TARGET]…
            build the program and make packages in target/dist, see docs/internals/release.md; --check installs and runs each of
            them; --program packages a program that is already built; --order lays functions out as in an earlier release";
 

@@ -65,9 +65,7 @@ impl Options {
             }
         }
         if options.platforms.is_empty() {
-            // One program is for one platform.
-            let all = if options.program.is_some() { 1 } else { PLATFORMS.len() };
-            options.platforms = PLATFORMS.iter().take(all).collect();
+            options.platforms.push(&PLATFORMS[0]);
         }
         Ok(options)
     }
@@ -292,6 +290,9 @@ mod tests {
     fn options_are_read() {
         let options = Options::parse(&["--check", "--program", "/p"]).unwrap();
         assert!(options.is_checked && options.program == Some("/p".into()));
+        assert_eq!(options.platforms, [&PLATFORMS[0]]);
+        let both = ["--target", PLATFORMS[0].target, "--target", PLATFORMS[1].target];
+        assert_eq!(Options::parse(&both).unwrap().platforms, [&PLATFORMS[0], &PLATFORMS[1]]);
         assert!(Options::parse(&["--target", "vax"]).is_err());
         assert!(Options::parse(&["--order"]).is_err());
     }
