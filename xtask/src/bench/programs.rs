@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::{program, release};
 
@@ -45,7 +45,11 @@ impl Programs {
     /// Builds Purlin, and the other programs if a benchmark needs them.
     pub(crate) fn build(with_examples: bool) -> Result<Programs> {
         // Built separately: the SDK would enable features of shared crates that the released program does not have.
-        let purlin = release::program()?;
+        let built = release::program()?;
+        // Where the examples look for it.
+        let purlin = program::target()?.join("release/purlin");
+        std::fs::create_dir_all(purlin.parent().context("no directory")?)?;
+        std::fs::copy(built, &purlin)?;
         if with_examples {
             let build = ["cargo", "build", "--quiet", "--release", "--package", "purlin"];
             program::must_succeed(&[&build[..], &["--example", "in_process"]].concat())?;
