@@ -52,7 +52,7 @@ const WITHOUT: &str = "Without a model, Purlin can describe this project (\"what
 const IMPORT: &str =
     "OpenCode has stored API keys on this machine. To use them, run `purlin auth import`.";
 
-/// Returns what a person in a shell is told whose prompt needs a model.
+/// Returns the message for a person in a shell whose prompt needs a model.
 pub(crate) fn no_model() -> String {
     format!("{NO_MODEL}:\n{WAYS}")
 }

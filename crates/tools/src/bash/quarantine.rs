@@ -385,7 +385,7 @@ mod tests {
         eprintln!("attempts: {}", modes.len() * 5 + 1);
     }
 
-    /// Becomes an ordinary user on this thread, if the tests run as root, whom no mode stops.
+    /// Becomes an ordinary user on this thread, if the tests run as root, which file modes do not restrict.
     fn become_ordinary(directory: &Path) {
         use rustix::process::{Gid, Uid};
         if rustix::process::geteuid().is_root() {

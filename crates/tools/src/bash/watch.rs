@@ -155,7 +155,7 @@ mod linux {
         Ok(events)
     }
 
-    /// A watcher that reads nothing until it is told to, for tests.
+    /// A watcher that reads nothing until the test says so.
     #[cfg(test)]
     pub(super) struct Flood {
         watcher: Watcher,
